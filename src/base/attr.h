@@ -1,0 +1,15 @@
+/* Compiler attributes in one place; plain C where the compiler has none. */
+#ifndef FORGE_BASE_ATTR_H
+#define FORGE_BASE_ATTR_H
+
+#if defined(__GNUC__)
+#define ATTR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define ATTR_WARN_UNUSED __attribute__((warn_unused_result))
+#define ATTR_UNUSED __attribute__((unused))
+#else
+#define ATTR_PRINTF(fmt, args)
+#define ATTR_WARN_UNUSED
+#define ATTR_UNUSED
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+/* Read-only file mapping and the few path helpers that loading needs. */
+#ifndef FORGE_BASE_MAP_H
+#define FORGE_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct map {
+    const uint8_t *data; /* page aligned; NULL when size = 0 */
+    size_t size;
+    char *path;          /* as opened, for messages */
+};
+
+/* Opens regular files (through symlinks) and block devices' worth of nothing: a folder, fifo or
+ * device is ERR_IO with its kind named.  The mapping outlives the descriptor. */
+int map_open(struct map *m, const char *path, struct err *err);
+void map_close(struct map *m);
+
+/* Whole content of a file or of standard input ("-"), at most `limit` bytes; freed with free(). */
+int map_read_all(const char *path, size_t limit, char **data, size_t *len, struct err *err);
+
+bool path_exists(const char *path);
+bool path_is_dir(const char *path);
+char *path_join(const char *dir, const char *name); /* NULL = memory refused */
+char *path_dirname(const char *path);               /* "." when there is none */
+const char *path_basename(const char *path);        /* borrowed */
+/* Sorted names in a folder (without . and ..); freed with path_list_free. */
+int path_list(const char *dir, char ***names, size_t *n, struct err *err);
+void path_list_free(char **names, size_t n);
+
+#endif

@@ -1,0 +1,30 @@
+/* Threads: a pool that runs one function on all its threads, a mutex, the core count.
+ * The only file that knows pthread (the server aside). */
+#ifndef FORGE_BASE_THREAD_H
+#define FORGE_BASE_THREAD_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Cores this process may use (affinity mask and cgroup quota), at least 1. */
+int thread_count_default(void);
+
+struct pool;
+typedef void pool_fn(void *arg, int thread, int n_threads);
+
+/* n_threads includes the caller's own; 1 starts none. */
+int pool_new(struct pool **out, int n_threads, struct err *err);
+void pool_free(struct pool *p);
+int pool_size(const struct pool *p);
+/* Calls fn(arg, t, n) for t = 0..n-1, one per thread, and returns when all are done.
+ * Not reentrant; one caller at a time. */
+void pool_run(struct pool *p, pool_fn *fn, void *arg);
+
+struct mutex;
+struct mutex *mutex_new(void);
+void mutex_free(struct mutex *m);
+void mutex_lock(struct mutex *m);
+void mutex_unlock(struct mutex *m);
+
+#endif
