@@ -1,0 +1,95 @@
+/* The face a backend implements: one const table of functions.
+ *
+ * op.c is the only caller.  It has checked shapes and counted before it calls,
+ * and calls from one thread at a time per instance.  A function that fails
+ * calls backend_fail() and returns; nothing later in the step is called then.
+ * Unless said otherwise calls enqueue and return; only sync and read block.
+ * A new backend is a folder and a row in registry.c. */
+#ifndef FORGE_BACKEND_BACKEND_H
+#define FORGE_BACKEND_BACKEND_H
+
+#include "backend/op.h"
+
+enum backend_math { MATH_EXACT, MATH_FAST };
+
+struct backend_params {
+    int n_threads;          /* CPU threads, 0 = the cores this process may use */
+    enum backend_math math; /* exact: f32 activations and the canonical order of sums */
+    bool deterministic;
+    bool require_device;    /* every fallback is an error */
+    bool no_selftest;
+    const char *cpu_isa;    /* forces a lower instruction set; NULL = the best */
+    const char *kernels;    /* kernel family "cpu" or "gpu"; NULL = by device type */
+    uint64_t mem_limit;     /* bytes for buffers, 0 = the device's own */
+};
+
+/* Memory of one instance; a backend's own struct begins with this. */
+struct buffer {
+    struct backend *be;
+    size_t size;
+    uint8_t *host; /* its address where the host can use it (CPU backends), else NULL */
+};
+
+struct backend_caps {
+    bool host_memory;   /* buffers are addressable through buffer.host at any time after sync */
+    size_t max_alloc;   /* bytes of one buffer, 0 = no limit known */
+    uint64_t mem_size;  /* bytes of the device, 0 = unknown */
+};
+
+struct backend_ops {
+    const char *name; /* "ref", "cpu", "opencl" */
+
+    void (*close)(struct backend *be);
+    void (*caps)(const struct backend *be, struct backend_caps *out);
+
+    struct buffer *(*alloc)(struct backend *be, size_t size, struct err *err); /* zeroed */
+    void (*free)(struct buffer *buf);
+    void (*write)(struct backend *be, const struct tensor *dst, const void *src);
+    void (*copy)(struct backend *be, const struct tensor *dst, const struct tensor *src);
+    int (*read)(struct backend *be, void *dst, const struct tensor *src, struct err *err);
+    int (*import)(struct backend *be, struct tensor *out, const struct host_matrix *m, struct err *err);
+    int (*export)(struct backend *be, float *out, const struct tensor *w, struct err *err);
+    void (*begin)(struct backend *be);
+    int (*sync)(struct backend *be, struct err *err);
+
+    /* required; contracts in op.h */
+    void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
+    void (*rmsnorm)(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one);
+    void (*linear)(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias);
+    void (*rope)(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs);
+    void (*kv_store)(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v, const struct kv_rows *rows);
+    void (*attention)(struct backend *, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
+                      const struct kv_rows *rows, const struct attention_args *args);
+    void (*act_mul)(struct backend *, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act);
+    void (*add)(struct backend *, const struct tensor *out, const struct tensor *a, const struct tensor *b);
+    void (*scale)(struct backend *, const struct tensor *x, float s);
+    void (*softcap)(struct backend *, const struct tensor *x, float cap);
+    void (*route)(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm);
+    void (*linear_experts)(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
+                           int n_experts, const struct tensor *ids, const struct tensor *w);
+    void (*gather_rows)(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *rows);
+    void (*argmax)(struct backend *, const struct tensor *out, const struct tensor *x);
+    void (*topk)(struct backend *, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
+
+    /* optional: NULL = composed in op.c */
+    void (*linear_qkv)(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+                       const struct tensor *const bias[3]);
+    void (*gate_up)(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+                    const struct tensor *wg, const struct tensor *wu, enum op_act act);
+    void (*linear_add)(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+                       const struct tensor *w, const struct tensor *bias);
+};
+
+/* What op.c keeps for every instance; a backend's own struct begins with this. */
+struct backend {
+    const struct backend_ops *ops;
+    char device[128];        /* name shown to users */
+    struct err latched;      /* first failure of the step; code 0 = none */
+    struct op_stats stats[OP_COUNT];
+    bool profiling;
+};
+
+/* Latches a failure of the current operation (the first one wins). */
+void backend_fail(struct backend *be, int code, const char *fmt, ...) ATTR_PRINTF(3, 4);
+
+#endif
