@@ -1,0 +1,285 @@
+/* forge: a language-model inference engine.
+ *
+ * Load a decoder-only model from the files people have (a Hugging Face folder,
+ * a PyTorch .pth, a GGUF) and generate text on the CPU or another device:
+ *
+ *     #include <forge.h>
+ *     #include <stdio.h>
+ *
+ *     static int print(void *user, const struct forge_piece *p)
+ *     {
+ *         (void)user;
+ *         fwrite(p->text, 1, p->text_len, stdout);
+ *         return 0;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         struct forge_error err = {0};
+ *         struct forge_engine_params ep;
+ *         struct forge_request_params rp;
+ *         struct forge_engine *engine;
+ *
+ *         forge_engine_params_init(&ep, sizeof ep);
+ *         ep.model = "Qwen3-0.6B";
+ *         if (forge_engine_open(&engine, &ep, &err) < 0) {
+ *             fprintf(stderr, "%s\n", err.message);
+ *             return 1;
+ *         }
+ *         forge_request_params_init(&rp, sizeof rp);
+ *         rp.text = "The capital of France is";
+ *         rp.on_piece = print;
+ *         int rc = forge_generate(engine, &rp, NULL, &err);
+ *         forge_engine_close(engine);
+ *         return rc < 0;
+ *     }
+ *
+ * ERRORS.  A fallible function returns 0 (or what it says) or a negative
+ * forge_status and fills *err, which may be NULL, with one sentence for a
+ * user.  The library never prints, exits or aborts, and reads no environment
+ * variable.
+ *
+ * THREADS.  An engine is used by one thread at a time, except for
+ * forge_request_cancel, which any thread (or a signal handler) may call while
+ * the request lives.  Callbacks run inside forge_step / forge_generate on the
+ * caller's thread; they may submit and cancel, and must not step, free or
+ * close.  Different engines share nothing.
+ *
+ * LIFETIME.  What a function returns by pointer belongs to the object it came
+ * from, until that object's next step or its free.  Requests are freed before
+ * their engine.  Parameters are copied by the call that takes them.
+ *
+ * COMPATIBILITY.  Parameter structs are set up by their _init function, which
+ * is told the size the caller was compiled with, so that later fields can be
+ * added at the end.
+ */
+#ifndef FORGE_H
+#define FORGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum forge_status {
+    FORGE_OK = 0,
+    FORGE_ERR_ARG = -1,         /* a value of the caller's is wrong */
+    FORGE_ERR_IO = -2,          /* a file cannot be read */
+    FORGE_ERR_FORMAT = -3,      /* a file does not follow its format */
+    FORGE_ERR_UNSUPPORTED = -4, /* well formed, but not run here */
+    FORGE_ERR_NOMEM = -5,
+    FORGE_ERR_LIMIT = -6,       /* context or memory budget too small */
+    FORGE_ERR_NUMERIC = -7,     /* the model gave values that are not finite */
+    FORGE_ERR_DEVICE = -8,
+    FORGE_ERR_CANCELLED = -9,
+    FORGE_ERR_INTERNAL = -10
+};
+
+struct forge_error {
+    int code;           /* enum forge_status */
+    char message[1024]; /* one sentence, UTF-8, terminated */
+};
+
+const char *forge_version(void); /* "0.1.0" */
+
+/* ---- log ---- */
+enum forge_log_level { FORGE_LOG_ERROR, FORGE_LOG_WARN, FORGE_LOG_INFO, FORGE_LOG_VERBOSE, FORGE_LOG_DEBUG };
+/* Where log lines go, for the whole process; NULL = nowhere (the default).  `debug` is a comma list of
+ * categories (load, kv, sched, cl, text, run), NULL = none.  Returns FORGE_ERR_ARG for an unknown category. */
+int forge_log_set(void (*sink)(void *user, enum forge_log_level level, const char *line), void *user,
+                  enum forge_log_level level, const char *debug, struct forge_error *err);
+
+/* ---- devices ---- */
+struct forge_device {
+    const char *selector; /* what `device` takes to mean this one: "cpu", "ref", "opencl:0" */
+    const char *backend;  /* "cpu", "ref", "opencl" */
+    const char *name;
+    const char *detail;
+    uint64_t mem_size;    /* bytes, 0 = unknown */
+};
+struct forge_devices;
+int forge_devices_list(struct forge_devices **out, struct forge_error *err);
+size_t forge_devices_count(const struct forge_devices *d);
+const struct forge_device *forge_devices_at(const struct forge_devices *d, size_t i);
+/* Platforms and devices that are there and cannot be used, one sentence each. */
+size_t forge_devices_n_skipped(const struct forge_devices *d);
+const char *forge_devices_skipped(const struct forge_devices *d, size_t i);
+void forge_devices_free(struct forge_devices *d);
+
+/* ---- engine: a loaded model on its devices ---- */
+enum forge_math { FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST };
+enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 };
+enum forge_load_phase { FORGE_LOAD_WEIGHTS };
+
+struct forge_engine_params {
+    size_t struct_size;      /* set by init */
+    const char *model;       /* file or folder; required */
+    const char *tokenizer;   /* tokenizer.json; NULL = beside the model, or inside it */
+    const char *config;      /* config.json or a preset's name; NULL = beside the model, or inside it */
+    const char *device;      /* selector, NULL = "auto" */
+    const char *split;       /* "3,1": layers per device of a list; NULL = equal */
+    int require_device;      /* 1 = an error instead of any fallback */
+    enum forge_math math;
+    int deterministic;
+    const char *cpu_isa;     /* NULL = the best */
+    const char *kernels;     /* "cpu" or "gpu"; NULL = by device type */
+    int no_selftest;
+    int n_threads;           /* 0 = the cores this process may use */
+    int64_t n_ctx;           /* positions per sequence; 0 = the model's limit; -1 (default) = the smaller of that and 4096 */
+    enum forge_kv kv_type;
+    int page_size;           /* KV positions per page; 0 = one page of n_ctx */
+    int max_seqs;            /* sequences at once; default 1 */
+    int chunk;               /* rows of one prefill step; default 512 */
+    uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs */
+    uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
+    int no_prefix_cache;
+    /* Called while loading, with done and total in units of the phase; non-zero stops the load. */
+    int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
+    void *user;
+};
+
+struct forge_engine;
+
+void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size);
+int forge_engine_open(struct forge_engine **out, const struct forge_engine_params *p, struct forge_error *err);
+void forge_engine_close(struct forge_engine *e); /* NULL is safe */
+
+struct forge_engine_info {
+    const char *model_path, *format, *architecture, *name;
+    const char *device;        /* "cpu", or a list when split */
+    const char *device_reason; /* why this device, one sentence */
+    int64_t n_layers, d_model, n_vocab, n_ctx, n_ctx_max;
+    uint64_t n_params, weight_bytes, kv_bytes, work_bytes;
+    int n_threads;
+    double load_s, compile_s;
+    /* the model's own sampling values; negative = it names none */
+    double default_temp, default_top_p, default_min_p, default_repeat_penalty;
+    int64_t default_top_k;
+};
+void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out);
+
+struct forge_placement { const char *operation, *device; uint64_t calls; };
+/* Which device ran each kind of operation so far; returns how many there are, fills at most n. */
+size_t forge_engine_placement(const struct forge_engine *e, struct forge_placement *out, size_t n);
+
+/* ---- text ---- */
+enum forge_text_flags {
+    FORGE_TEXT_NO_BOS = 1,       /* nothing is added around the text */
+    FORGE_TEXT_PARSE_SPECIAL = 2 /* control strings in the text count as control tokens */
+};
+/* ids and text are malloc'ed; freed with forge_free. */
+int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_len, unsigned flags,
+                   int32_t **ids, size_t *n_ids, struct forge_error *err);
+int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_ids, int skip_special,
+                     char **text, size_t *text_len, struct forge_error *err);
+void forge_free(void *p);
+
+/* ---- requests ---- */
+struct forge_logit_bias { int32_t id; float bias; };
+
+struct forge_sampling {
+    float temp;              /* 0 = greedy (default): the largest logit, lowest id of equals */
+    int64_t top_k;           /* 0 = off; 1 is greedy */
+    float top_p;             /* 1 = off; below 1 needs temp > 0; 0 is greedy */
+    float min_p, typical_p;  /* 0 = off, 1 = off */
+    float repeat_penalty;    /* 1 = off; prompt and generated ids */
+    float presence_penalty, frequency_penalty; /* 0 = off; generated ids */
+    const struct forge_logit_bias *bias;
+    size_t n_bias;
+    uint64_t seed;           /* any value; see has_seed */
+    int has_seed;            /* 0 = a fresh one, reported by the request */
+};
+
+enum forge_finish {
+    FORGE_FINISH_NONE,      /* still running */
+    FORGE_FINISH_EOS,       /* the model ended the text */
+    FORGE_FINISH_STOP,      /* a stop string */
+    FORGE_FINISH_LENGTH,    /* max_tokens */
+    FORGE_FINISH_CONTEXT,   /* n_ctx positions are full */
+    FORGE_FINISH_CANCELLED,
+    FORGE_FINISH_DEADLINE,
+    FORGE_FINISH_ERROR
+};
+const char *forge_finish_name(enum forge_finish f); /* "eos", "stop", ... as in --json */
+
+/* A piece of text that became final: whole characters, nothing of a stop string. */
+struct forge_piece {
+    const char *text; size_t text_len; /* not terminated */
+    const int32_t *ids; size_t n_ids;  /* the ids generated since the last piece; may be none, or without text */
+    int sample;                        /* which of n samples */
+    enum forge_finish finish;          /* not NONE on the request's last piece, which may be empty */
+};
+
+struct forge_request;
+
+struct forge_request_params {
+    size_t struct_size;
+    const char *text; size_t text_len; /* prompt as text (text_len 0 and text not NULL: strlen); or */
+    const int32_t *ids; size_t n_ids;  /* prompt as ids, taken when ids is not NULL */
+    unsigned text_flags;               /* enum forge_text_flags */
+    struct forge_sampling sampling;
+    const char *const *stops; size_t n_stops;
+    int64_t max_tokens;   /* new tokens; 0 = only the prompt; -1 = until end or context; default 256 */
+    int ignore_eos;
+    int keep_special;     /* 1 = special tokens appear in the text */
+    int n_samples;        /* independent continuations; default 1 */
+    int n_logprobs;       /* log-probabilities of the chosen and the best n tokens; -1 (default) = none */
+    int priority;         /* higher first; default 0 */
+    double deadline_s;    /* seconds from submit; 0 = none */
+    /* Returns non-zero to cancel the request. */
+    int (*on_piece)(void *user, const struct forge_piece *piece);
+    /* Prompt positions computed so far, after each prefill chunk; non-zero cancels. */
+    int (*on_prefill)(void *user, size_t done, size_t total);
+    void *user;
+};
+
+/* Times in seconds unless named _ms; 0 = did not happen. */
+struct forge_metrics {
+    uint64_t input_tokens, output_tokens, cached_tokens;
+    double queued_s, prefill_s, decode_s;
+    double ttft_ms;       /* submit to first new token */
+    double tpot_ms;       /* mean over the tokens after the first */
+    double prefill_tok_s, decode_tok_s;
+    uint64_t drafted_tokens, accepted_tokens;
+};
+
+void forge_request_params_init(struct forge_request_params *p, size_t struct_size);
+/* Checks and queues.  A prompt that cannot fit is refused here with both figures. */
+int forge_submit(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                 struct forge_error *err);
+/* One step over whatever is queued or running.  1 = there is more to do, 0 = idle.  A request's own failure
+ * ends that request (FORGE_FINISH_ERROR) and is not an error of the step. */
+int forge_step(struct forge_engine *e, struct forge_error *err);
+void forge_request_cancel(struct forge_request *r); /* effective within one step; signal safe */
+void forge_request_free(struct forge_request *r);   /* cancels when it still runs; NULL is safe */
+
+enum forge_finish forge_request_finish(const struct forge_request *r, int sample);
+/* The error of a request that ended with FORGE_FINISH_ERROR; code 0 otherwise. */
+const struct forge_error *forge_request_error(const struct forge_request *r);
+void forge_request_metrics(const struct forge_request *r, struct forge_metrics *out);
+uint64_t forge_request_seed(const struct forge_request *r);
+const int32_t *forge_request_prompt_ids(const struct forge_request *r, size_t *n);
+/* New ids without the end id; a stop string is cut from the text, not from the ids. */
+const int32_t *forge_request_ids(const struct forge_request *r, int sample, size_t *n);
+const char *forge_request_text(const struct forge_request *r, int sample, size_t *len);
+
+struct forge_logprob { int32_t id; float logprob; };
+/* For new token i: the chosen one first, then the best n_logprobs, falling; natural log-softmax of the raw
+ * logits.  NULL when none were asked for. */
+const struct forge_logprob *forge_request_logprobs(const struct forge_request *r, int sample, size_t i, size_t *n);
+
+/* ---- in one call ---- */
+/* submit, step until done.  *out (may be NULL) receives the request, to be freed by the caller.  Returns 0
+ * when the request ended in any way but FORGE_FINISH_ERROR. */
+int forge_generate(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                   struct forge_error *err);
+/* All of them together; out[n] receives the requests.  0 when none ended with FORGE_FINISH_ERROR. */
+int forge_generate_batch(struct forge_engine *e, const struct forge_request_params *p, size_t n,
+                         struct forge_request **out, struct forge_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

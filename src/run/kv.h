@@ -1,0 +1,40 @@
+/* The KV cache: page pools on each layer's instance, page tables per sequence
+ * and KV group, allocated once.  Groups with a window give back the pages that
+ * lie wholly behind it. */
+#ifndef FORGE_RUN_KV_H
+#define FORGE_RUN_KV_H
+
+#include "model/model.h"
+
+struct kv;
+
+struct kv_params {
+    enum dtype dtype; /* F16 or F32 */
+    int page_size;    /* 1..256, or 0 = one page of n_ctx */
+    int64_t n_ctx;    /* positions per sequence */
+    int max_seqs;
+    uint64_t mem;     /* bytes, 0 = what n_ctx * max_seqs needs */
+};
+
+/* Bytes kv_new would allocate; for refusing with figures before weights are read. */
+uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p);
+int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, struct err *err);
+void kv_free(struct kv *kv);
+
+const struct kv_layer *kv_layers(const struct kv *kv); /* [n_layers], for forward_new */
+int kv_max_pages(const struct kv *kv, int group);      /* columns of the group's page tables */
+uint64_t kv_size(const struct kv *kv);
+int64_t kv_pages_free(const struct kv *kv, int group);
+
+/* A sequence slot 0..max_seqs-1, or -1 when all are taken. */
+int kv_seq_open(struct kv *kv);
+void kv_seq_close(struct kv *kv, int seq); /* gives its pages back */
+/* Makes positions 0..n-1 storable; ERR_LIMIT with the figures when no page is left (nothing changes then). */
+int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err);
+/* The sequence is n positions long now; pages behind windows and beyond n are given back. */
+void kv_set_len(struct kv *kv, int seq, int64_t n);
+int64_t kv_len(const struct kv *kv, int seq);
+/* [max_pages] page numbers, -1 = not held; valid until the next reserve or set_len. */
+const int32_t *kv_pages(const struct kv *kv, int seq, int group);
+
+#endif

@@ -1,0 +1,44 @@
+/* From paths to everything a run needs: weights, configuration, tokenizer,
+ * devices, model.  Used by the engine and by the tool commands alike. */
+#ifndef FORGE_RUN_LOAD_H
+#define FORGE_RUN_LOAD_H
+
+#include "backend/registry.h"
+#include "model/forward.h"
+#include "run/kv.h"
+#include "text/tokenizer.h"
+
+struct load_params {
+    const char *model, *tokenizer, *config; /* as in forge.h; model required */
+    const char *device, *split;
+    struct backend_params backend;
+    struct kv_params kv;   /* n_ctx -1 = default, 0 = the model's limit */
+    int chunk;             /* rows of one step, at least max_seqs */
+    bool no_weights;       /* only weights' index, configuration and tokenizer (inspect, tokenize) */
+    model_progress *progress;
+    void *user;
+};
+void load_params_init(struct load_params *p);
+
+struct loaded {
+    struct weights *weights;
+    struct model_config *config;   /* the model's own once there is one */
+    struct tokenizer *tokenizer;
+    struct backend *backends[REGISTRY_MAX_INSTANCES];
+    int n_backends;
+    struct model *model;
+    struct kv *kv;
+    struct forward *forward;
+    int64_t n_ctx;
+    char reason[256];              /* of the device's choice */
+    double load_s;
+};
+/* Refuses what does not fit, with figures, before weights are read. */
+int load_open(struct loaded *out, const struct load_params *p, struct err *err);
+void load_close(struct loaded *l);
+
+/* The tokenizer alone, by load_open's rules: `tokenizer` when given, else inside a GGUF, else beside the
+ * weights (tokenizer.json, vocab.json + merges.txt, tokenizer-base.json / tokenizer-*.json for a .pth). */
+int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *tokenizer, struct err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* One sequence on a loaded model: ids so far, its KV slot, evaluation in chunks.
+ * The transaction of a step: length and ids move only after the step's read succeeded. */
+#ifndef FORGE_RUN_SEQ_H
+#define FORGE_RUN_SEQ_H
+
+#include "run/load.h"
+
+struct seq {
+    struct loaded *l; /* borrowed */
+    int slot;         /* KV sequence */
+    int64_t len;      /* positions stored */
+};
+int seq_open(struct seq *s, struct loaded *l, struct err *err);
+void seq_close(struct seq *s);
+void seq_reset(struct seq *s, int64_t len); /* forget positions from len on */
+
+/* Called after each chunk; non-zero = stop (ERR_CANCELLED, what is done stays). */
+typedef int seq_progress(void *user, size_t done, size_t total);
+/* Appends n ids in chunks; logits of the last (want_all: of every) position into out, which may be NULL:
+ * [n_vocab] or [n, n_vocab]. */
+int seq_eval(struct seq *s, const int32_t *ids, size_t n, bool want_all, float *out, seq_progress *progress, void *user,
+             struct err *err);
+/* The same, but only the largest logit's id of the last position is read back. */
+int seq_eval_argmax(struct seq *s, const int32_t *ids, size_t n, int32_t *id, seq_progress *progress, void *user,
+                    struct err *err);
+
+#endif
