@@ -23,6 +23,7 @@ void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) ATTR_PRINTF(2, 3);
 bool buf_reserve(struct buf *b, size_t extra);
+bool buf_failed(const struct buf *b);
 const char *buf_str(const struct buf *b); /* never NULL */
 
 /* Appends a JSON string literal with quotes.  Bytes that are no UTF-8 become U+FFFD. */

@@ -19,7 +19,8 @@ struct map {
 int map_open(struct map *m, const char *path, struct err *err);
 void map_close(struct map *m);
 
-/* Whole content of a file or of standard input ("-"), at most `limit` bytes; freed with free(). */
+/* Whole content of a file, a pipe or standard input ("-"), at most `limit` bytes (ERR_LIMIT), a NUL
+ * behind it; freed with free().  A signal while waiting is ERR_CANCELLED. */
 int map_read_all(const char *path, size_t limit, char **data, size_t *len, struct err *err);
 
 bool path_exists(const char *path);

@@ -16,5 +16,9 @@ bool utf8_valid(const char *s, size_t len, size_t *bad);
 size_t utf8_bad_len(const char *s, size_t len);
 /* How many bytes at the end could be the start of a longer valid character (0..3). */
 size_t utf8_partial_tail(const char *s, size_t len);
+/* Copies s as one printable line into out[0..size), size >= 1: bytes that are no UTF-8 and
+ * control characters become '?'; what does not fit is cut at a character.  Terminated;
+ * returns the length. */
+size_t utf8_printable(char *out, size_t size, const char *s, size_t len);
 
 #endif

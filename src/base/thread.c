@@ -1,0 +1,241 @@
+/* The thread pool, the mutex, the core count.  The only file outside the
+ * server that knows pthread.
+ *
+ * A run is published by raising `round` under the lock; workers look at it
+ * for a short time without sleeping (a decode step is many short runs), then
+ * wait on a condition.  The machine may be shared, so the look is bounded. */
+#include "base/thread.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cgroup.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define POOL_MAX 1024
+#define SPIN_SECONDS 20e-6
+
+struct worker {
+    struct pool *pool;
+    int index;
+    pthread_t thread;
+};
+
+struct pool {
+    int n_threads;
+    double spin;             /* seconds of looking before sleeping; 0 = more threads than cores */
+    struct worker *workers;  /* [n_threads - 1]; worker i is thread i + 1 */
+    int n_started;
+    pthread_mutex_t lock;
+    pthread_cond_t start, done;
+    atomic_uint round;       /* raised once per run, under lock */
+    atomic_int n_busy;       /* workers that have not finished this round */
+    pool_fn *fn;             /* written before round is raised */
+    void *arg;
+    bool stop;               /* likewise */
+};
+
+/* What a spin looks at: still the same round, or still somebody busy. */
+static bool waiting(struct pool *p, bool for_round, unsigned seen)
+{
+    return for_round ? atomic_load_explicit(&p->round, memory_order_acquire) == seen
+                     : atomic_load_explicit(&p->n_busy, memory_order_acquire) != 0;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Looks for at most p->spin seconds, then sleeps until the wait is over. */
+static void await(struct pool *p, bool for_round, unsigned seen)
+{
+    double end = p->spin > 0 ? clock_now() + p->spin : 0;
+    while (p->spin > 0 && waiting(p, for_round, seen)) {
+        for (int i = 0; i < 32 && waiting(p, for_round, seen); i++)
+            relax();
+        if (clock_now() > end)
+            break;
+    }
+    if (!waiting(p, for_round, seen))
+        return;
+    pthread_mutex_lock(&p->lock);
+    while (waiting(p, for_round, seen))
+        pthread_cond_wait(for_round ? &p->start : &p->done, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    struct pool *p = w->pool;
+    for (unsigned seen = 0;; seen++) {
+        await(p, true, seen);
+        if (p->stop)
+            return NULL;
+        p->fn(p->arg, w->index, p->n_threads);
+        if (atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_acq_rel) == 1) {
+            pthread_mutex_lock(&p->lock);
+            pthread_cond_signal(&p->done);
+            pthread_mutex_unlock(&p->lock);
+        }
+    }
+}
+
+static void publish(struct pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add_explicit(&p->round, 1, memory_order_release);
+    pthread_cond_broadcast(&p->start);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Workers take no signals: those belong to the program's own threads. */
+static int start_workers(struct pool *p)
+{
+    sigset_t all, before;
+    int rc = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < p->n_threads - 1 && rc == 0; i++) {
+        p->workers[i] = (struct worker){.pool = p, .index = i + 1};
+        rc = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
+        if (rc == 0)
+            p->n_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int pool_new(struct pool **out, int n_threads, struct err *err)
+{
+    *out = NULL;
+    if (n_threads < 1 || n_threads > POOL_MAX)
+        return err_set(err, ERR_ARG, "%d threads: 1 to %d are possible", n_threads, POOL_MAX);
+    struct pool *p = mem_array(1, sizeof *p);
+    struct worker *workers = mem_array((size_t)n_threads, sizeof *workers);
+    if (!p || !workers) {
+        free(p);
+        free(workers);
+        return err_set(err, ERR_NOMEM, "out of memory for %d threads", n_threads);
+    }
+    p->workers = workers;
+    p->n_threads = n_threads;
+    p->spin = n_threads <= thread_count_default() ? SPIN_SECONDS : 0;
+    atomic_init(&p->round, 0);
+    atomic_init(&p->n_busy, 0);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->start, NULL);
+    pthread_cond_init(&p->done, NULL);
+    int rc = start_workers(p);
+    if (rc != 0) {
+        int n = p->n_started;
+        pool_free(p);
+        return err_set(err, ERR_NOMEM, "cannot start thread %d of %d: %s", n + 2, n_threads,
+                       strerror(rc));
+    }
+    *out = p;
+    return 0;
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    p->stop = true;
+    publish(p);
+    for (int i = 0; i < p->n_started; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->done);
+    pthread_cond_destroy(&p->start);
+    pthread_mutex_destroy(&p->lock);
+    free(p->workers);
+    free(p);
+}
+
+int pool_size(const struct pool *p)
+{
+    return p->n_threads;
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *arg)
+{
+    if (p->n_threads == 1) {
+        fn(arg, 0, 1);
+        return;
+    }
+    p->fn = fn;
+    p->arg = arg;
+    atomic_store_explicit(&p->n_busy, p->n_threads - 1, memory_order_relaxed);
+    publish(p);
+    fn(arg, 0, p->n_threads);
+    await(p, false, 0);
+}
+
+struct mutex {
+    pthread_mutex_t m;
+};
+
+struct mutex *mutex_new(void)
+{
+    struct mutex *m = mem_array(1, sizeof *m);
+    if (m && pthread_mutex_init(&m->m, NULL) != 0) {
+        free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void mutex_free(struct mutex *m)
+{
+    if (m)
+        pthread_mutex_destroy(&m->m);
+    free(m);
+}
+
+void mutex_lock(struct mutex *m)
+{
+    pthread_mutex_lock(&m->m);
+}
+
+void mutex_unlock(struct mutex *m)
+{
+    pthread_mutex_unlock(&m->m);
+}
+
+/* Cores in this process's affinity mask; the set grows until the kernel's fits. */
+static int affinity_count(void)
+{
+    for (int n = 1024; n <= 1 << 20; n *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)n);
+        if (!set)
+            return 0;
+        size_t size = CPU_ALLOC_SIZE((size_t)n);
+        int rc = sched_getaffinity(0, size, set);
+        int count = rc == 0 ? CPU_COUNT_S(size, set) : 0;
+        CPU_FREE(set);
+        if (rc == 0 || errno != EINVAL)
+            return count;
+    }
+    return 0;
+}
+
+int thread_count_default(void)
+{
+    double quota;
+    int n = affinity_count();
+    if (cgroup_cpu_quota(CGROUP_SELF, CGROUP_ROOT, &quota) && ceil(quota) < n)
+        n = (int)ceil(quota);
+    return n < 1 ? 1 : n < POOL_MAX ? n : POOL_MAX;
+}
