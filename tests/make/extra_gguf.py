@@ -13,7 +13,7 @@ import ggufkit
 import modelkit
 import toks
 from common import dump, out
-from extrakit import EXTRA, GOLDEN, TEMPLATES, row
+from extrakit import EXTRA, GOLDEN, QWEN, TEMPLATES, row
 from make_containers import WIDE
 
 # A Gemma 3 whose layer pattern and attention scale are those that a GGUF implies: every sixth layer is global, scale 1/sqrt(head_dim).
@@ -27,6 +27,14 @@ GEMMA7 = dict(
                 rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e6),
                                      sliding_attention=dict(rope_type="default", rope_theta=10000.0)),
                 pad_token_id="<pad>", eos_token_id="<eos>", bos_token_id="<bos>"))
+
+# Every layer has experts: all that a reader without dense layers between them can load.
+MOE = dict(
+    arch="Qwen3Moe", dtype="bf16", tokenizer="qwen3", tok_vocab=400, seed=1110, chat="chatml-think", std=0.25, final_scale=4.0,
+    config=dict(vocab_size=400, hidden_size=32, intermediate_size=48, moe_intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                num_key_value_heads=1, head_dim=16, num_experts=5, num_experts_per_tok=3, norm_topk_prob=True, decoder_sparse_step=1,
+                mlp_only_layers=[], max_position_embeddings=512, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                rope_parameters=dict(rope_type="default", rope_theta=1e6), **QWEN))
 
 
 def weights(folder):
@@ -49,8 +57,10 @@ def of_folder(folder, arch, kind, tok, name, expected, note, chat):
 
 def architectures():
     modelkit.produce("gemma3-7", GEMMA7, TEMPLATES)
+    modelkit.produce("qwen3-moe-all", MOE, TEMPLATES)
     models = GOLDEN / "models"
-    rows = [row("gguf", "models/gemma3-7", "gemma3-7", "7 layers of which layer 5 is global; config.json has sliding_window_pattern and no layer_types")]
+    rows = [row("gguf", "models/gemma3-7", "gemma3-7", "7 layers of which layer 5 is global; config.json has sliding_window_pattern and no layer_types"),
+            row("gguf", "models/qwen3-moe-all", "qwen3-moe-all", "two layers, 5 experts of which 3 are used in both")]
     rows += [of_folder(EXTRA / "models" / "gemma3-7", "gemma3", "BF16", ("llama", "default"), "gemma3-7-bf16", "gemma3-7",
                        "norms are 1 + w; the file names neither the pattern (every 6th layer is global) nor the window layers' rope base "
                        "(10000); embeddings are scaled by sqrt(48) when read", "turns"),
@@ -58,7 +68,10 @@ def architectures():
                        "attn_qkv and ffn_up (gate, then up) are fused; sliding_window 0 means none; a GGUF cannot say that the chat marks "
                        "take the white space to their right", "phi"),
              of_folder(models / "qwen3-moe", "qwen3moe", "BF16", ("gpt2", "qwen2"), "qwen3-moe-bf16", "golden:qwen3-moe",
-                       "6 experts of which 2 are used, renormalised (the file does not say so); layer 1 is dense", "chatml-think")]
+                       "6 experts of which 2 are used, renormalised (the file does not say so); layer 1 is dense, which "
+                       "llama.cpp refuses", "chatml-think"),
+             of_folder(EXTRA / "models" / "qwen3-moe-all", "qwen3moe", "BF16", ("gpt2", "qwen2"), "qwen3-moe-all-bf16", "qwen3-moe-all",
+                       "5 experts of which 3 are used, in both layers", "chatml-think")]
     return rows
 
 
