@@ -87,6 +87,10 @@ struct backend {
     struct err latched;      /* first failure of the step; code 0 = none */
     struct op_stats stats[OP_COUNT];
     bool profiling;
+    /* the operation in progress, kept by op.c for messages and times */
+    const char *doing;                              /* its name, NULL = none */
+    int64_t in_rows, in_cols, out_rows, out_cols;
+    double started;
 };
 
 /* Latches a failure of the current operation (the first one wins). */

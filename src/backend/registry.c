@@ -1,0 +1,276 @@
+/* The table of backends, and how a selector picks devices from it.  A new
+ * backend is a folder and a row here.  Must not know what a backend does. */
+#include "backend/registry.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/host.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+struct backend_row {
+    const char *name; /* also the start of its selectors: "opencl", "opencl:0" */
+    /* Appends its devices and what it skipped. */
+    int (*list)(struct device_list *out, struct err *err);
+    /* selector: a device of `list`, or what follows the law of the backend ("opencl:gpu"). */
+    int (*open)(struct backend **out, const char *selector, const struct backend_params *params, struct err *err);
+};
+
+/* ---- rows ---- */
+static struct device_info *add_device(struct device_list *l, const char *backend, struct err *err)
+{
+    size_t cap = l->n_devices;
+    struct device_info *grown = mem_grow(l->devices, &cap, l->n_devices + 1, sizeof *grown);
+
+    if (grown == NULL) {
+        err_set(err, ERR_NOMEM, "no memory for the list of devices");
+        return NULL;
+    }
+    l->devices = grown;
+    struct device_info *d = &l->devices[l->n_devices++];
+    *d = (struct device_info){ 0 };
+    snprintf(d->selector, sizeof d->selector, "%s", backend);
+    snprintf(d->backend, sizeof d->backend, "%s", backend);
+    return d;
+}
+
+static int add_skipped(struct device_list *l, const char *line, struct err *err)
+{
+    size_t cap = l->n_skipped;
+    char **grown = mem_grow(l->skipped, &cap, l->n_skipped + 1, sizeof *grown);
+
+    if (grown != NULL)
+        l->skipped = grown;
+    if (grown == NULL || (grown[l->n_skipped] = mem_strdup(line)) == NULL)
+        return err_set(err, ERR_NOMEM, "no memory for the list of devices");
+    l->n_skipped++;
+    return 0;
+}
+
+static int list_cpu(struct device_list *out, struct err *err)
+{
+    struct device_info *d = add_device(out, "cpu", err);
+
+    if (d == NULL)
+        return ERR_NOMEM;
+    cpu_describe(d->name, sizeof d->name);
+    char isas[128];
+    snprintf(d->detail, sizeof d->detail, "threads, exact arithmetic; instruction sets: %s", cpu_isa_list(isas, sizeof isas));
+    d->mem_size = mem_available();
+    return 0;
+}
+
+static int list_ref(struct device_list *out, struct err *err)
+{
+    struct device_info *d = add_device(out, "ref", err);
+
+    if (d == NULL)
+        return ERR_NOMEM;
+    snprintf(d->name, sizeof d->name, "reference in plain C, 1 thread");
+    snprintf(d->detail, sizeof d->detail, "sums in double; slow, what every other device is checked against");
+    d->mem_size = mem_available();
+    return 0;
+}
+
+static int open_cpu(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+{
+    (void)selector;
+    return cpu_open(out, params, err);
+}
+
+static int open_ref(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+{
+    (void)selector;
+    return ref_open(out, params, err);
+}
+
+static int list_opencl(struct device_list *out, struct err *err)
+{
+    return add_skipped(out, "opencl: this version has no OpenCL backend", err);
+}
+
+static int open_opencl(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+{
+    (void)out, (void)params;
+    return err_set(err, ERR_DEVICE, "device \"%s\": this version has no OpenCL backend", selector);
+}
+
+static const struct backend_row rows[] = {
+    { "cpu", list_cpu, open_cpu }, /* the first row is "auto" */
+    { "ref", list_ref, open_ref },
+    { "opencl", list_opencl, open_opencl },
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* ---- the list ---- */
+int registry_list(struct device_list *out, struct err *err)
+{
+    *out = (struct device_list){ 0 };
+    for (size_t i = 0; i < N_ROWS; i++) {
+        int rc = rows[i].list(out, err);
+        if (rc != 0) {
+            device_list_free(out);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void device_list_free(struct device_list *l)
+{
+    for (size_t i = 0; i < l->n_skipped; i++)
+        free(l->skipped[i]);
+    free(l->skipped);
+    free(l->devices);
+    *l = (struct device_list){ 0 };
+}
+
+/* "cpu (AMD ..., 2 threads, avx512), ref (...)" */
+static void put_devices(struct buf *b, const struct device_list *l)
+{
+    for (size_t i = 0; i < l->n_devices; i++)
+        buf_printf(b, "%s%s (%s)", i > 0 ? ", " : "", l->devices[i].selector, l->devices[i].name);
+}
+
+static int refuse(const struct device_list *l, const char *item, const char *why, struct err *err)
+{
+    struct buf b;
+    int rc;
+
+    buf_init(&b);
+    put_devices(&b, l);
+    rc = err_set(err, ERR_ARG, "device \"%s\" %s; devices here: %s, or auto", item, why, buf_str(&b));
+    buf_fini(&b);
+    return rc;
+}
+
+/* ---- picking ---- */
+static const struct backend_row *row_named(const char *name)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* "opencl", "opencl:gpu" belong to the row "opencl". */
+static const struct backend_row *row_addressed(const char *item)
+{
+    size_t n = strcspn(item, ":");
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strlen(rows[i].name) == n && strncmp(rows[i].name, item, n) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    size_t n = strlen(part);
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (i == n)
+            return true;
+    }
+    return false;
+}
+
+static int open_item(struct backend **out, const char *item, const struct device_list *l,
+                     const struct backend_params *params, struct err *err)
+{
+    const struct backend_row *row = strcmp(item, "auto") == 0 ? &rows[0] : row_addressed(item);
+    const struct device_info *match = NULL;
+
+    if (item[0] == '\0')
+        return refuse(l, item, "is an empty name", err);
+    if (row != NULL) {
+        /* a backend whose devices have no numbers takes none */
+        for (size_t i = 0; i < l->n_devices; i++)
+            if (strchr(item, ':') != NULL && strcmp(l->devices[i].selector, row->name) == 0)
+                return refuse(l, item, "has no parts to choose from", err);
+        return row->open(out, item, params, err);
+    }
+    for (size_t i = 0; i < l->n_devices; i++) {
+        if (!contains(l->devices[i].name, item))
+            continue;
+        if (match != NULL)
+            return refuse(l, item, "fits more than one device", err);
+        match = &l->devices[i];
+    }
+    if (match == NULL)
+        return refuse(l, item, "is not known", err);
+    return row_named(match->backend)->open(out, match->selector, params, err);
+}
+
+/* Next item of a comma list without the blanks around it; false at the end. */
+static bool next_item(const char **at, char *item, size_t size)
+{
+    if (*at == NULL)
+        return false;
+    const char *start = *at + strspn(*at, " \t");
+    size_t n = strcspn(start, ",");
+    *at = start[n] == ',' ? start + n + 1 : NULL;
+    while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t'))
+        n--;
+    snprintf(item, size, "%.*s", (int)(n < size ? n : size - 1), start);
+    return true;
+}
+
+static void explain(char *reason, size_t size, const char *selector, struct backend *const *be, int n)
+{
+    struct buf b;
+
+    buf_init(&b);
+    for (int i = 0; i < n; i++) {
+        char name[128];
+        buf_printf(&b, "%s%s", i > 0 ? ", " : "", be[i]->device);
+        if (strcmp(be[i]->ops->name, "cpu") == 0)
+            buf_printf(&b, " (%s)", cpu_describe(name, sizeof name));
+    }
+    if (strcmp(selector, "auto") == 0)
+        snprintf(reason, size, "auto: %s, the only kind of device this version runs fast on", buf_str(&b));
+    else
+        snprintf(reason, size, "as asked: %s", buf_str(&b));
+    buf_fini(&b);
+}
+
+int registry_open(const char *selector, const struct backend_params *params, struct backend *out[REGISTRY_MAX_INSTANCES],
+                  int *n, char *reason, size_t reason_size, struct err *err)
+{
+    struct device_list l;
+    const char *at = selector;
+    char item[160];
+    int rc = registry_list(&l, err);
+
+    *n = 0;
+    if (rc != 0)
+        return rc;
+    while (rc == 0 && next_item(&at, item, sizeof item)) {
+        if (*n == REGISTRY_MAX_INSTANCES)
+            rc = err_set(err, ERR_ARG, "device list \"%s\": more than %d devices", selector, REGISTRY_MAX_INSTANCES);
+        else if ((rc = open_item(&out[*n], item, &l, params, err)) == 0)
+            ++*n;
+    }
+    if (rc == 0 && reason != NULL && reason_size > 0)
+        explain(reason, reason_size, selector, out, *n);
+    while (rc != 0 && *n > 0)
+        registry_close(out[--*n]);
+    device_list_free(&l);
+    return rc;
+}
+
+void registry_close(struct backend *be)
+{
+    if (be != NULL)
+        be->ops->close(be);
+}
+
+const char *registry_cpu_isa(char *out, size_t size)
+{
+    return cpu_isa_list(out, size);
+}
