@@ -1,0 +1,35 @@
+/* The inside of struct gguf, shared by gguf.c (metadata) and gguf_tensors.c. */
+#ifndef FORGE_FILE_GGUF_PARSE_H
+#define FORGE_FILE_GGUF_PARSE_H
+
+#include "base/hash.h"
+#include "file/gguf.h"
+
+struct gguf {
+    char *path;
+    const uint8_t *data; /* the mapping, borrowed */
+    size_t size;
+    uint32_t version;
+    uint64_t n_tensors;
+    struct gguf_kv *kv;
+    size_t n_kv;
+    struct strmap by_key; /* keys lie in the mapping */
+    size_t infos_at;      /* where the list of tensors begins */
+    size_t alignment;
+};
+
+/* Bytes not read yet. */
+struct gguf_cursor {
+    const uint8_t *data;
+    size_t size, at;
+};
+size_t gguf_left(const struct gguf_cursor *c);
+/* n bytes, or NULL when fewer are left. */
+const uint8_t *gguf_take(struct gguf_cursor *c, size_t n);
+/* A length and as many bytes; false when they are not there (*need is what the length asks for). */
+bool gguf_take_str(struct gguf_cursor *c, struct gguf_str *out, uint64_t *need);
+
+/* Header and metadata of data[0..size), which must outlive *out. */
+int gguf_parse(struct gguf **out, const uint8_t *data, size_t size, const char *path, struct err *err);
+
+#endif
