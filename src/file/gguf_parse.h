@@ -1,9 +1,18 @@
-/* The inside of struct gguf, shared by gguf.c (metadata) and gguf_tensors.c. */
+/* The inside of struct gguf, shared by gguf_parse.c (header and metadata),
+ * gguf.c (typed readers) and gguf_tensors.c. */
 #ifndef FORGE_FILE_GGUF_PARSE_H
 #define FORGE_FILE_GGUF_PARSE_H
 
 #include "base/hash.h"
 #include "file/gguf.h"
+
+#define GGUF_TYPE_COUNT (GGUF_F64 + 1)
+
+struct gguf_type_info {
+    const char *name;
+    unsigned size; /* bytes, 0 = not fixed */
+};
+extern const struct gguf_type_info gguf_types[GGUF_TYPE_COUNT];
 
 struct gguf {
     char *path;
