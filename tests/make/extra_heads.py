@@ -17,17 +17,17 @@ from common import dump, out
 from extrakit import QWEN, row, refused
 
 GEMMA = dict(
-    arch="Gemma3", dtype="bf16", tokenizer="gemma", tok_vocab=500, seed=2100, std=0.25, std_embed=0.15, final_scale=8.0,
+    arch="Gemma3", dtype="bf16", tokenizer="gemma", tok_vocab=500, seed=2100, std=0.25, std_embed=0.2, final_scale=12.0,
     config_drop=["layer_types", "_sliding_window_pattern"], config_extra=dict(sliding_window_pattern=6),
-    config=dict(vocab_size=500, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-                head_dim=16, query_pre_attn_scalar=16, max_position_embeddings=512, sliding_window=64, rms_norm_eps=1e-6,
+    config=dict(vocab_size=500, hidden_size=16, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                head_dim=8, query_pre_attn_scalar=8, max_position_embeddings=512, sliding_window=64, rms_norm_eps=1e-6,
                 rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e6),
                                      sliding_attention=dict(rope_type="default", rope_theta=10000.0)),
                 tie_word_embeddings=False, pad_token_id="<pad>", eos_token_id="<eos>", bos_token_id="<bos>"))
 QWEN3 = dict(
-    arch="Qwen3", dtype="bf16", tokenizer="qwen3", tok_vocab=400, seed=2200, std_embed=0.4, final_scale=4.0, config_drop=["layer_types"],
-    config=dict(vocab_size=400, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-                head_dim=16, max_position_embeddings=512, rope_parameters=dict(rope_type="default", rope_theta=1e6), rms_norm_eps=1e-6,
+    arch="Qwen3", dtype="bf16", tokenizer="qwen3", tok_vocab=400, seed=2200, std=0.3, std_embed=0.5, final_scale=5.0, config_drop=["layer_types"],
+    config=dict(vocab_size=400, hidden_size=16, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                head_dim=8, max_position_embeddings=512, rope_parameters=dict(rope_type="default", rope_theta=1e6), rms_norm_eps=1e-6,
                 tie_word_embeddings=False, **QWEN))
 FAMILIES = {"llama": tinykit.LLAMA, "qwen3": QWEN3, "gemma3": GEMMA}
 
@@ -87,7 +87,7 @@ def judge(name, flag, tensor, d, results):
     m = m.eval()
     same = [tag for tag, (ids, want) in results.items() if np.array_equal(last(m, ids), want)]
     ties, missing, log = m.config.tie_word_embeddings, sorted(info["missing_keys"]), " ".join(text.getvalue().split())
-    print(f"{name}-{flag}-{tensor}: ties {ties}, logits {same or 'neither'}, missing {missing}, says {log[:160]!r}", flush=True)
+    print(f"{name}-{flag}-{tensor}: ties {ties}, logits {same or 'neither'}, missing {missing}{', warns' if log else ''}", flush=True)
     file, note = f"models/heads/{name}-{flag}-{tensor}", f"flag {flag}, lm_head.weight {tensor}"
     if not same:
         assert missing == ["lm_head.weight"], d

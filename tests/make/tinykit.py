@@ -13,8 +13,8 @@ from extrakit import SPM
 from modelkit import EAGER
 
 LLAMA = dict(
-    arch="Llama", dtype="bf16", tokenizer="llama2", tok_vocab=448, seed=2000, std_embed=0.4, final_scale=4.0,
-    config=dict(vocab_size=448, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+    arch="Llama", dtype="bf16", tokenizer="llama2", tok_vocab=448, seed=2000, std=0.3, std_embed=0.5, final_scale=5.0,
+    config=dict(vocab_size=448, hidden_size=16, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
                 max_position_embeddings=512, rope_parameters=dict(rope_type="default", rope_theta=10000.0), rms_norm_eps=1e-5,
                 tie_word_embeddings=False, **SPM))
 
