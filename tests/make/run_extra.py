@@ -10,6 +10,8 @@ def main(makers):
     for name in makers or MAKERS:
         print("==", name, flush=True)
         extrakit.write_index(__import__(name).main())
+    for f in extrakit.EXTRA.rglob("*"):
+        f.chmod(0o755 if f.is_dir() else 0o644)                   # some writers make files that only their owner can read
 
 
 if __name__ == "__main__":
