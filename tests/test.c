@@ -19,7 +19,8 @@
 #define PATH_SIZE 4096
 #define N_PATHS 8
 
-#define TMP_ROOT "test-tmp-%ld"
+#define TMP_TOP "test-tmp"
+#define TMP_ROOT TMP_TOP "/%ld"
 
 static int *n_skipped; /* shared with the children */
 static pid_t root_pid; /* of the program that runs the suite */
@@ -45,6 +46,11 @@ const char *test_path(const char *name)
     return join(dir && *dir ? dir : "tests", name);
 }
 
+static void make_dir(const char *dir)
+{
+    ck_assert_msg(mkdir(dir, 0700) == 0 || errno == EEXIST, "%s: %s", dir, strerror(errno));
+}
+
 const char *test_tmp(const char *name)
 {
     static char dir[128];
@@ -53,11 +59,12 @@ const char *test_tmp(const char *name)
         owner = getpid();
         if (root_pid == 0)
             root_pid = owner;
+        make_dir(TMP_TOP);
         snprintf(dir, sizeof dir, TMP_ROOT, (long)root_pid);
-        ck_assert_msg(mkdir(dir, 0700) == 0 || errno == EEXIST, "%s: %s", dir, strerror(errno));
+        make_dir(dir);
         size_t len = strlen(dir);
         snprintf(dir + len, sizeof dir - len, "/%ld", (long)owner);
-        ck_assert_msg(mkdir(dir, 0700) == 0 || errno == EEXIST, "%s: %s", dir, strerror(errno));
+        make_dir(dir);
     }
     return join(dir, name);
 }
@@ -89,6 +96,7 @@ static void remove_tmp(void)
     snprintf(dir, sizeof dir, TMP_ROOT, (long)root_pid);
     if (path_is_dir(dir))
         remove_tree(dir, 0);
+    rmdir(TMP_TOP); /* stays while other programs use it */
 }
 
 /* Check reads its time limit when a part of a suite is made, which is before test_main. */

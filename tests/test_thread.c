@@ -1,0 +1,143 @@
+/* base/thread: every thread runs once a round, rounds do not overlap, pools
+ * of one and of more threads than cores work, the mutex excludes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "tests/test.h"
+
+#define MAX_THREADS 16
+
+struct round {
+    int calls[MAX_THREADS]; /* one element a thread: no sharing, so a race is a finding */
+    int n_threads;
+    long sum[MAX_THREADS];
+};
+
+static void count_call(void *arg, int t, int n)
+{
+    struct round *r = arg;
+    r->calls[t]++;
+    r->sum[t] += n;
+}
+
+static const int sizes[] = {1, 2, 3, 8, MAX_THREADS};
+
+START_TEST(rounds)
+{
+    struct pool *p;
+    struct err e;
+    struct round r = {.n_threads = sizes[_i]};
+    int n_rounds = sizes[_i] > 4 ? 300 : 3000;
+    ck_assert_int_eq(pool_new(&p, sizes[_i], &e), 0);
+    ck_assert_int_eq(pool_size(p), sizes[_i]);
+    for (int round = 1; round <= n_rounds; round++) {
+        pool_run(p, count_call, &r);
+        for (int t = 0; t < MAX_THREADS; t++) /* seen without a lock: the run is over */
+            ck_assert_int_eq(r.calls[t], t < sizes[_i] ? round : 0);
+    }
+    for (int t = 0; t < sizes[_i]; t++)
+        ck_assert_int_eq(r.sum[t], (long)n_rounds * sizes[_i]);
+    pool_free(p);
+}
+END_TEST
+
+static const int bad_sizes[] = {0, -1, 1 << 20};
+
+START_TEST(sizes_refused)
+{
+    struct pool *p = NULL;
+    struct err e;
+    ck_assert_int_eq(pool_new(&p, bad_sizes[_i], &e), ERR_ARG);
+    ck_assert_ptr_null(p);
+    ck_assert_msg(strstr(e.msg, "threads"), "%s", e.msg);
+}
+END_TEST
+
+START_TEST(come_and_go)
+{
+    pool_free(NULL);
+    for (int i = 0; i < 50; i++) { /* freed at once, before its workers slept or ran */
+        struct pool *p;
+        struct round r = {0};
+        ck_assert_int_eq(pool_new(&p, 1 + i % 5, NULL), 0);
+        if (i % 2)
+            pool_run(p, count_call, &r);
+        pool_free(p);
+    }
+    ck_assert_int_ge(thread_count_default(), 1);
+}
+END_TEST
+
+struct shared {
+    struct mutex *m;
+    long n;
+};
+
+static void add_locked(void *arg, int t, int n)
+{
+    struct shared *s = arg;
+    (void)t;
+    (void)n;
+    for (int i = 0; i < 5000; i++) {
+        mutex_lock(s->m);
+        s->n++;
+        mutex_unlock(s->m);
+    }
+}
+
+START_TEST(exclusion)
+{
+    struct shared s = {.m = mutex_new()};
+    struct pool *p;
+    ck_assert_ptr_nonnull(s.m);
+    ck_assert_int_eq(pool_new(&p, 4, NULL), 0);
+    pool_run(p, add_locked, &s);
+    ck_assert_int_eq(s.n, 4 * 5000);
+    pool_free(p);
+    mutex_free(s.m);
+    mutex_free(NULL);
+}
+END_TEST
+
+/* Two pools used by two threads at once do not know of each other. */
+static void use_own_pool(void *arg, int t, int n)
+{
+    struct round *r = (struct round *)arg + t;
+    struct pool *p;
+    (void)n;
+    if (pool_new(&p, 3, NULL) != 0)
+        return;
+    for (int i = 0; i < 200; i++)
+        pool_run(p, count_call, r);
+    pool_free(p);
+}
+
+START_TEST(side_by_side)
+{
+    struct round r[2] = {{.n_threads = 3}, {.n_threads = 3}};
+    struct pool *p;
+    ck_assert_int_eq(pool_new(&p, 2, NULL), 0);
+    pool_run(p, use_own_pool, r);
+    for (int i = 0; i < 2; i++)
+        for (int t = 0; t < 3; t++)
+            ck_assert_int_eq(r[i].calls[t], 200);
+    pool_free(p);
+}
+END_TEST
+
+#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+int main(void)
+{
+    Suite *s = suite_create("thread");
+    TCase *c = tcase_create("pool");
+    tcase_add_loop_test(c, rounds, 0, COUNT(sizes));
+    tcase_add_loop_test(c, sizes_refused, 0, COUNT(bad_sizes));
+    tcase_add_test(c, come_and_go);
+    tcase_add_test(c, exclusion);
+    tcase_add_test(c, side_by_side);
+    suite_add_tcase(s, c);
+    return test_main(s);
+}
