@@ -1,0 +1,11 @@
+/* Fuzz target: safetensors files, from memory through the parser that files go through. */
+#include "tests/fuzz/weights_walk.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!(size >= 9 && data[8] == '{'))
+        return 0;
+    return fuzz_weights(data, size);
+}
