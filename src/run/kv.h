@@ -14,9 +14,12 @@ struct kv_params {
     int64_t n_ctx;    /* positions per sequence */
     int max_seqs;
     uint64_t mem;     /* bytes, 0 = what n_ctx * max_seqs needs */
+    int chunk;        /* most positions reserved beyond a sequence's length at once: a group with a window holds
+                         window + chunk positions per sequence; 0 = any number */
 };
 
-/* Bytes kv_new would allocate; for refusing with figures before weights are read. */
+/* Bytes kv_new would allocate on the devices; for refusing with figures before weights are read.  Where even
+ * one whole sequence needs more than p->mem, what that needs (kv_new refuses then).  UINT64_MAX: more than 2^64. */
 uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p);
 int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, struct err *err);
 void kv_free(struct kv *kv);
@@ -25,6 +28,7 @@ const struct kv_layer *kv_layers(const struct kv *kv); /* [n_layers], for forwar
 int kv_max_pages(const struct kv *kv, int group);      /* columns of the group's page tables */
 uint64_t kv_size(const struct kv *kv);
 int64_t kv_pages_free(const struct kv *kv, int group);
+int64_t kv_n_pages(const struct kv *kv, int group); /* free and held */
 
 /* A sequence slot 0..max_seqs-1, or -1 when all are taken. */
 int kv_seq_open(struct kv *kv);
@@ -34,6 +38,8 @@ int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err);
 /* The sequence is n positions long now; pages behind windows and beyond n are given back. */
 void kv_set_len(struct kv *kv, int seq, int64_t n);
 int64_t kv_len(const struct kv *kv, int seq);
+/* True when the sequence can be cut to n <= len positions: no page that a window needs there was given back. */
+bool kv_can_cut(const struct kv *kv, int seq, int64_t n);
 /* [max_pages] page numbers, -1 = not held; valid until the next reserve or set_len. */
 const int32_t *kv_pages(const struct kv *kv, int seq, int group);
 

@@ -1,0 +1,385 @@
+/* The KV cache: owns the page pools of every layer and the page tables of every
+ * sequence.  A page number means the same page in all layers of a group.
+ * Knows nothing of tokens; forward.c reads and writes the pages. */
+#include "run/kv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#define PAGE_SIZE_MAX 256
+
+struct kv_pool { /* one group of layers */
+    int window;
+    int64_t n_pages, n_free;
+    int32_t *free_pages; /* [n_pages] stack; the first n_free are free */
+    int32_t *table;      /* [max_seqs, max_pages], -1 = not held */
+};
+
+struct kv_seq {
+    bool open;
+    int64_t len;
+    /* per group: table columns [lo, hi) are held */
+    int64_t lo[CONFIG_KV_GROUPS_MAX], hi[CONFIG_KV_GROUPS_MAX];
+};
+
+struct kv {
+    int n_groups, n_layers, max_seqs, max_pages;
+    int64_t n_ctx, page;
+    struct kv_pool pools[CONFIG_KV_GROUPS_MAX];
+    struct kv_seq *seqs;     /* [max_seqs] */
+    struct kv_layer *layers; /* [n_layers] */
+    uint64_t size;
+};
+
+/* ---- how many pages, how many bytes ---- */
+
+struct group_plan {
+    int64_t per_seq, n_pages; /* pages of one sequence, of the pool */
+    uint64_t page_bytes;      /* K and V of one page over the group's layers */
+};
+
+struct plan {
+    int64_t page, max_pages; /* positions of a page; columns of a page table */
+    uint64_t one, full;      /* bytes for one sequence, for max_seqs */
+    struct group_plan groups[CONFIG_KV_GROUPS_MAX];
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static int check_params(const struct kv_params *p, struct err *err)
+{
+    if (p->dtype != DTYPE_F16 && p->dtype != DTYPE_F32)
+        return err_set(err, ERR_UNSUPPORTED, "KV type %s is not implemented; use f16 or f32", dtype_info(p->dtype)->name);
+    if (p->page_size < 0 || p->page_size > PAGE_SIZE_MAX)
+        return err_set(err, ERR_ARG, "page size %d is outside 1..%d (0 = one page of the whole context)", p->page_size,
+                       PAGE_SIZE_MAX);
+    if (p->n_ctx < 1 || p->n_ctx > INT32_MAX)
+        return err_set(err, ERR_ARG, "a context of %lld positions is not possible", (long long)p->n_ctx);
+    if (p->max_seqs < 1)
+        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
+    if (p->chunk < 0)
+        return err_set(err, ERR_ARG, "chunk is %d; it must be at least 1", p->chunk);
+    return 0;
+}
+
+/* Pages a sequence holds at most.  Before a chunk is stored the first position still seen is len - window + 1
+ * and the last one stored len + chunk - 1; they may begin anywhere in a page, hence the one more. */
+static int64_t pages_per_seq(const struct kv_params *p, int window, int64_t page)
+{
+    int64_t all = ceil_div(p->n_ctx, page);
+    if (window == 0 || p->chunk == 0)
+        return all;
+    int64_t need = ceil_div((int64_t)window + p->chunk, page) + 1;
+    return need < all ? need : all;
+}
+
+static uint64_t mul_sat(uint64_t a, uint64_t b)
+{
+    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
+}
+
+static uint64_t add_sat(uint64_t a, uint64_t b)
+{
+    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+/* With a budget between one sequence's need and all of them, each group's extra pages shrink by one share. */
+static void plan_share(struct plan *plan, int n_groups, uint64_t mem)
+{
+    const uint64_t parts = 4096;
+    uint64_t share = (mem - plan->one) / ((plan->full - plan->one) / parts + 1); /* <= parts * extra / all extra */
+    for (int g = 0; g < n_groups; g++) {
+        struct group_plan *gp = &plan->groups[g];
+        uint64_t extra = (uint64_t)(gp->n_pages - gp->per_seq);
+        gp->n_pages = gp->per_seq + (int64_t)(extra / parts * share + extra % parts * share / parts);
+    }
+}
+
+static void make_plan(struct plan *plan, const struct model_config *c, const struct kv_params *p)
+{
+    *plan = (struct plan){.page = p->page_size ? p->page_size : p->n_ctx};
+    plan->max_pages = ceil_div(p->n_ctx, plan->page);
+    for (int g = 0; g < c->n_groups; g++) {
+        const struct kv_group *kg = &c->groups[g];
+        struct group_plan *gp = &plan->groups[g];
+        size_t row = 0;
+        if (!dtype_row_size(p->dtype, kg->head_dim, &row))
+            row = 0;
+        gp->per_seq = pages_per_seq(p, kg->window, plan->page);
+        gp->n_pages = gp->per_seq * p->max_seqs; /* both below 2^31 */
+        gp->page_bytes = mul_sat(mul_sat((uint64_t)plan->page, row),
+                                 mul_sat(2 * (uint64_t)kg->n_kv_heads, (uint64_t)kg->n_layers));
+        plan->one = add_sat(plan->one, mul_sat(gp->page_bytes, (uint64_t)gp->per_seq));
+        plan->full = add_sat(plan->full, mul_sat(gp->page_bytes, (uint64_t)gp->n_pages));
+    }
+    if (p->mem && p->mem < plan->full && p->mem >= plan->one)
+        plan_share(plan, c->n_groups, p->mem);
+}
+
+static uint64_t plan_bytes(const struct plan *plan, int n_groups, uint64_t mem)
+{
+    if (mem && mem < plan->one)
+        return plan->one;
+    uint64_t sum = 0;
+    for (int g = 0; g < n_groups; g++)
+        sum = add_sat(sum, mul_sat(plan->groups[g].page_bytes, (uint64_t)plan->groups[g].n_pages));
+    return sum;
+}
+
+uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p)
+{
+    struct plan plan;
+    if (check_params(p, NULL) < 0)
+        return 0;
+    make_plan(&plan, c, p);
+    return plan_bytes(&plan, c->n_groups, p->mem);
+}
+
+/* ---- making one ---- */
+
+static int new_pool(struct kv *kv, int g, const struct group_plan *gp, int window, struct err *err)
+{
+    struct kv_pool *pool = &kv->pools[g];
+    size_t cells;
+    *pool = (struct kv_pool){.window = window, .n_pages = gp->n_pages, .n_free = gp->n_pages};
+    pool->free_pages = mem_array((size_t)gp->n_pages, sizeof *pool->free_pages);
+    if (mem_mul((size_t)kv->max_seqs, (size_t)kv->max_pages, &cells))
+        pool->table = mem_array(cells, sizeof *pool->table);
+    if (!pool->free_pages || !pool->table)
+        return err_set(err, ERR_NOMEM, "no memory for the tables of %lld KV pages", (long long)gp->n_pages);
+    for (int64_t i = 0; i < gp->n_pages; i++) /* page 0 on top */
+        pool->free_pages[i] = (int32_t)(gp->n_pages - 1 - i);
+    for (size_t i = 0; i < cells; i++)
+        pool->table[i] = -1;
+    return 0;
+}
+
+static int new_layer(struct kv *kv, const struct model *m, int l, enum dtype dtype, struct err *err)
+{
+    int group = m->config.layers[l].kv_group;
+    const struct kv_group *kg = &m->config.groups[group];
+    struct kv_layer *layer = &kv->layers[l];
+    int64_t rows;
+    *layer = (struct kv_layer){.n_kv_heads = kg->n_kv_heads, .head_dim = kg->head_dim, .page_size = (int)kv->page};
+    if (!mem_mul_i64(kv->pools[group].n_pages, kg->n_kv_heads, &rows) || !mem_mul_i64(rows, kv->page, &rows))
+        return err_set(err, ERR_NOMEM, "KV of layer %d is larger than any memory", l);
+    int rc = op_alloc(m->layers[l].be, &layer->k, dtype, rows, kg->head_dim, err);
+    if (rc == 0)
+        rc = op_alloc(m->layers[l].be, &layer->v, dtype, rows, kg->head_dim, err);
+    if (rc == 0)
+        kv->size += tensor_size(&layer->k) + tensor_size(&layer->v);
+    return rc;
+}
+
+int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, struct err *err)
+{
+    const struct model_config *c = &m->config;
+    struct plan plan;
+    *out = NULL;
+    int rc = check_params(p, err);
+    if (rc < 0)
+        return rc;
+    make_plan(&plan, c, p);
+    if (p->mem && p->mem < plan.one)
+        return err_set(err, ERR_LIMIT, "one sequence of %lld positions needs %llu bytes of KV; the budget is %llu",
+                       (long long)p->n_ctx, (unsigned long long)plan.one, (unsigned long long)p->mem);
+    for (int g = 0; g < c->n_groups; g++)
+        if (plan.groups[g].n_pages > INT32_MAX)
+            return err_set(err, ERR_LIMIT, "%lld KV pages are more than %d; raise the page size",
+                           (long long)plan.groups[g].n_pages, INT32_MAX);
+    struct kv *kv = mem_array(1, sizeof *kv);
+    if (!kv)
+        return err_set(err, ERR_NOMEM, "no memory for the KV cache");
+    kv->n_groups = c->n_groups;
+    kv->n_layers = (int)c->n_layers;
+    kv->max_seqs = p->max_seqs;
+    kv->max_pages = (int)plan.max_pages;
+    kv->n_ctx = p->n_ctx;
+    kv->page = plan.page;
+    kv->seqs = mem_array((size_t)p->max_seqs, sizeof *kv->seqs);
+    kv->layers = mem_array((size_t)c->n_layers, sizeof *kv->layers);
+    if (!kv->seqs || !kv->layers)
+        rc = err_set(err, ERR_NOMEM, "no memory for %d sequences", p->max_seqs);
+    for (int g = 0; g < c->n_groups && rc == 0; g++)
+        rc = new_pool(kv, g, &plan.groups[g], c->groups[g].window, err);
+    for (int l = 0; l < kv->n_layers && rc == 0; l++)
+        rc = new_layer(kv, m, l, p->dtype, err);
+    if (rc < 0) {
+        kv_free(kv);
+        return rc;
+    }
+    log_debug(LOG_KV, "kv: %llu bytes, %s, %d sequences of %lld positions, pages of %lld", (unsigned long long)kv->size,
+              dtype_info(p->dtype)->name, kv->max_seqs, (long long)kv->n_ctx, (long long)kv->page);
+    *out = kv;
+    return 0;
+}
+
+void kv_free(struct kv *kv)
+{
+    if (!kv)
+        return;
+    for (int l = 0; kv->layers && l < kv->n_layers; l++) {
+        op_free(kv->layers[l].k.buf);
+        op_free(kv->layers[l].v.buf);
+    }
+    for (int g = 0; g < kv->n_groups; g++) {
+        free(kv->pools[g].free_pages);
+        free(kv->pools[g].table);
+    }
+    free(kv->layers);
+    free(kv->seqs);
+    free(kv);
+}
+
+/* ---- reading it ---- */
+
+const struct kv_layer *kv_layers(const struct kv *kv)
+{
+    return kv->layers;
+}
+
+int kv_max_pages(const struct kv *kv, int group)
+{
+    assert(group >= 0 && group < kv->n_groups);
+    return kv->max_pages;
+}
+
+uint64_t kv_size(const struct kv *kv)
+{
+    return kv->size;
+}
+
+int64_t kv_pages_free(const struct kv *kv, int group)
+{
+    assert(group >= 0 && group < kv->n_groups);
+    return kv->pools[group].n_free;
+}
+
+int64_t kv_n_pages(const struct kv *kv, int group)
+{
+    assert(group >= 0 && group < kv->n_groups);
+    return kv->pools[group].n_pages;
+}
+
+static struct kv_seq *seq_at(const struct kv *kv, int seq)
+{
+    assert(seq >= 0 && seq < kv->max_seqs && kv->seqs[seq].open);
+    return &kv->seqs[seq];
+}
+
+int64_t kv_len(const struct kv *kv, int seq)
+{
+    return seq_at(kv, seq)->len;
+}
+
+static int32_t *table_row(const struct kv *kv, int seq, int group)
+{
+    return kv->pools[group].table + (size_t)seq * (size_t)kv->max_pages;
+}
+
+const int32_t *kv_pages(const struct kv *kv, int seq, int group)
+{
+    seq_at(kv, seq);
+    assert(group >= 0 && group < kv->n_groups);
+    return table_row(kv, seq, group);
+}
+
+/* ---- pages of sequences ---- */
+
+/* First page that a row at position n or later still looks into: the window of position n begins at n - w + 1. */
+static int64_t first_page(const struct kv *kv, int group, int64_t n)
+{
+    int window = kv->pools[group].window;
+    int64_t first = window ? n - window + 1 : 0;
+    return first > 0 ? first / kv->page : 0;
+}
+
+static void give_back(struct kv *kv, int seq, int group, int64_t from, int64_t to)
+{
+    struct kv_pool *pool = &kv->pools[group];
+    int32_t *row = table_row(kv, seq, group);
+    for (int64_t i = to; i-- > from;) { /* the lowest page ends on top */
+        pool->free_pages[pool->n_free++] = row[i];
+        row[i] = -1;
+    }
+}
+
+int kv_seq_open(struct kv *kv)
+{
+    for (int i = 0; i < kv->max_seqs; i++)
+        if (!kv->seqs[i].open) {
+            kv->seqs[i] = (struct kv_seq){.open = true};
+            return i;
+        }
+    return -1;
+}
+
+void kv_seq_close(struct kv *kv, int seq)
+{
+    struct kv_seq *s = seq_at(kv, seq);
+    for (int g = 0; g < kv->n_groups; g++)
+        give_back(kv, seq, g, s->lo[g], s->hi[g]);
+    *s = (struct kv_seq){0};
+}
+
+int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err)
+{
+    struct kv_seq *s = seq_at(kv, seq);
+    if (n > kv->n_ctx)
+        return err_set(err, ERR_LIMIT, "%lld positions do not fit in the context of %lld", (long long)n, (long long)kv->n_ctx);
+    int64_t need = ceil_div(n, kv->page);
+    for (int g = 0; g < kv->n_groups; g++)
+        if (need - s->hi[g] > kv->pools[g].n_free)
+            return err_set(err, ERR_LIMIT, "KV is full: %lld more pages of %lld positions are needed and %lld of %lld are free",
+                           (long long)(need - s->hi[g]), (long long)kv->page, (long long)kv->pools[g].n_free,
+                           (long long)kv->pools[g].n_pages);
+    for (int g = 0; g < kv->n_groups; g++) {
+        int32_t *row = table_row(kv, seq, g);
+        struct kv_pool *pool = &kv->pools[g];
+        for (; s->hi[g] < need; s->hi[g]++)
+            row[s->hi[g]] = pool->free_pages[--pool->n_free];
+    }
+    return 0;
+}
+
+bool kv_can_cut(const struct kv *kv, int seq, int64_t n)
+{
+    const struct kv_seq *s = seq_at(kv, seq);
+    for (int g = 0; g < kv->n_groups; g++)
+        if (n > 0 && first_page(kv, g, n) < s->lo[g])
+            return false;
+    return n >= 0 && n <= s->len;
+}
+
+void kv_set_len(struct kv *kv, int seq, int64_t n)
+{
+    struct kv_seq *s = seq_at(kv, seq);
+    int64_t used = ceil_div(n, kv->page);
+    assert(n >= 0 && (n >= s->len || kv_can_cut(kv, seq, n)));
+    for (int g = 0; g < kv->n_groups; g++) {
+        assert(used <= s->hi[g] || n == 0);
+        if (n == 0) { /* starts again: whatever was behind the window is due once more */
+            give_back(kv, seq, g, s->lo[g], s->hi[g]);
+            s->lo[g] = s->hi[g] = 0;
+            continue;
+        }
+        int64_t lo = first_page(kv, g, n);
+        if (used < s->hi[g]) {
+            give_back(kv, seq, g, used > s->lo[g] ? used : s->lo[g], s->hi[g]);
+            s->hi[g] = used > s->lo[g] ? used : s->lo[g];
+        }
+        if (lo > s->hi[g])
+            lo = s->hi[g]; /* the window begins on the next page: window 1 at a page's end */
+        if (lo > s->lo[g]) {
+            give_back(kv, seq, g, s->lo[g], lo);
+            s->lo[g] = lo;
+        }
+    }
+    s->len = n;
+}

@@ -1,0 +1,347 @@
+/* From logits to a distribution and a draw: the stages in their order, then the
+ * walk over the kept ids.  Owns the buffers of one sampler; the edge rules are
+ * in tests/golden/README.md ("sampling").  Knows nothing of models or text.
+ *
+ * Scores and sums are f64 and use only IEEE operations on values that came from
+ * f32 logits, so that a seed gives the same text on every machine. */
+#include "run/sampler.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "run/sampler_select.h"
+
+struct sampler {
+    struct sampler_params p; /* p.bias owned */
+    struct sampler_bias *bias;
+    int64_t n_vocab;
+    double log_min_p;
+    sampler_mask *mask;
+    void *mask_user;
+    float *masked;            /* [n_vocab] logits as the mask leaves them */
+    double *score;            /* [n_vocab] after penalties and bias */
+    uint32_t *count;          /* [n_vocab] occurrences, all zero between calls */
+    struct select_item *item; /* [n_vocab] kept candidates, rising id */
+    struct select_item *work; /* [n_vocab] their copy that selection permutes */
+    struct sampler_cand *cand; /* [n_vocab] the answer */
+};
+
+static bool is_greedy(const struct sampler_params *p)
+{
+    return p->temp <= 0 || p->top_k == 1 || p->top_p <= 0;
+}
+
+int sampler_new(struct sampler **out, const struct sampler_params *p, int64_t n_vocab, struct err *err)
+{
+    *out = NULL;
+    int rc = sampler_params_check(p, false, n_vocab, err);
+    if (rc < 0)
+        return rc;
+    struct sampler *s = mem_array(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_NOMEM, "no memory for a sampler");
+    size_t n = (size_t)n_vocab;
+    s->p = *p;
+    s->n_vocab = n_vocab;
+    s->log_min_p = p->min_p > 0 ? log(p->min_p) : -INFINITY;
+    s->bias = mem_array(p->n_bias, sizeof *s->bias);
+    s->masked = mem_array(n, sizeof *s->masked);
+    s->score = mem_array(n, sizeof *s->score);
+    s->count = mem_array(n, sizeof *s->count);
+    s->item = mem_array(n, sizeof *s->item);
+    s->work = mem_array(n, sizeof *s->work);
+    s->cand = mem_array(n, sizeof *s->cand);
+    if (!s->bias || !s->masked || !s->score || !s->count || !s->item || !s->work || !s->cand) {
+        sampler_free(s);
+        return err_set(err, ERR_NOMEM, "no memory for a sampler over %lld ids", (long long)n_vocab);
+    }
+    if (p->n_bias)
+        memcpy(s->bias, p->bias, p->n_bias * sizeof *s->bias);
+    s->p.bias = s->bias;
+    *out = s;
+    return 0;
+}
+
+void sampler_free(struct sampler *s)
+{
+    if (!s)
+        return;
+    free(s->bias);
+    free(s->masked);
+    free(s->score);
+    free(s->count);
+    free(s->item);
+    free(s->work);
+    free(s->cand);
+    free(s);
+}
+
+void sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user)
+{
+    s->mask = mask;
+    s->mask_user = user;
+}
+
+bool sampler_is_plain_argmax(const struct sampler *s)
+{
+    const struct sampler_params *p = &s->p;
+    return is_greedy(p) && p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+           p->n_bias == 0 && !s->mask;
+}
+
+/* e^x for x <= 0, relative error below 1e-11, from IEEE operations alone (libm's differs between machines):
+ * x = n ln 2 + f, Taylor's series of e^f, |f| <= 0.35, then 2^n by its bits.  0 below -700. */
+static double exp_neg(double x)
+{
+    double y = x < -700.0 ? -700.0 : x;
+    double n = (y * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0; /* rounds: 1.5 * 2^52 */
+    double f = (y - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10; /* ln 2 in two parts */
+    double p = 1.0 / 362880;
+    p = p * f + 1.0 / 40320;
+    p = p * f + 1.0 / 5040;
+    p = p * f + 1.0 / 720;
+    p = p * f + 1.0 / 120;
+    p = p * f + 1.0 / 24;
+    p = p * f + 1.0 / 6;
+    p = p * f + 0.5;
+    p = p * f + 1.0;
+    p = p * f + 1.0;
+    int64_t bits = ((int64_t)n + 1023) * (int64_t)(UINT64_C(1) << 52);
+    double two_n;
+    memcpy(&two_n, &bits, sizeof two_n);
+    return x < -700.0 ? 0.0 : p * two_n;
+}
+
+/* Applies `repeat` once to every id of the list that is not yet counted, and counts it. */
+static void count_ids(struct sampler *s, const int32_t *ids, size_t n, double repeat)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = ids[i];
+        if (s->count[id]++ == 0)
+            s->score[id] = s->score[id] < 0 ? s->score[id] * repeat : s->score[id] / repeat;
+    }
+}
+
+static void uncount_ids(struct sampler *s, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        s->count[ids[i]] = 0;
+}
+
+/* Repetition looks at prompt and generated ids, frequency and presence at generated ones only. */
+static void apply_penalties(struct sampler *s, const struct sampler_history *h)
+{
+    const struct sampler_params *p = &s->p;
+    if (p->repeat_penalty != 1) {
+        count_ids(s, h->prompt, h->n_prompt, p->repeat_penalty);
+        count_ids(s, h->generated, h->n_generated, p->repeat_penalty);
+        uncount_ids(s, h->prompt, h->n_prompt);
+        uncount_ids(s, h->generated, h->n_generated);
+    }
+    if (p->presence_penalty == 0 && p->frequency_penalty == 0)
+        return;
+    count_ids(s, h->generated, h->n_generated, 1.0);
+    for (size_t i = 0; i < h->n_generated; i++) {
+        int32_t id = h->generated[i];
+        if (s->count[id])
+            s->score[id] -= p->frequency_penalty * s->count[id] + p->presence_penalty;
+        s->count[id] = 0;
+    }
+}
+
+static int check_history(const struct sampler *s, const int32_t *ids, size_t n, struct err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->n_vocab)
+            return err_set(err, ERR_ARG, "id %d is outside the vocabulary of %lld ids", (int)ids[i],
+                           (long long)s->n_vocab);
+    return 0;
+}
+
+/* Scores after penalties, bias and mask.  A mask only bans, so it may act on the raw logits. */
+static int make_scores(struct sampler *s, const float *logits, const struct sampler_history *h, struct err *err)
+{
+    int rc = check_history(s, h->prompt, h->n_prompt, err);
+    if (rc == 0)
+        rc = check_history(s, h->generated, h->n_generated, err);
+    if (rc < 0)
+        return rc;
+    if (s->mask) {
+        memcpy(s->masked, logits, (size_t)s->n_vocab * sizeof *logits);
+        s->mask(s->mask_user, s->masked, s->n_vocab);
+        logits = s->masked;
+    }
+    for (int64_t i = 0; i < s->n_vocab; i++) {
+        if (!(logits[i] <= FLT_MAX))
+            return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i,
+                           isnan(logits[i]) ? "NaN" : "+Inf");
+        s->score[i] = (double)logits[i];
+    }
+    apply_penalties(s, h);
+    for (size_t i = 0; i < s->p.n_bias; i++)
+        s->score[s->bias[i].id] += (double)s->bias[i].bias;
+    return 0;
+}
+
+static size_t keep_at_least(struct select_item *a, size_t n, double key)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++)
+        if (a[i].key >= key)
+            a[m++] = a[i];
+    return m;
+}
+
+/* Every score that ties with the k-th stays. */
+static size_t stage_top_k(struct sampler *s, size_t n)
+{
+    if (s->p.top_k <= 0 || (uint64_t)s->p.top_k >= n)
+        return n;
+    memcpy(s->work, s->item, n * sizeof *s->work);
+    return keep_at_least(s->item, n, select_kth(s->work, n, (size_t)s->p.top_k));
+}
+
+static double total_weight(const struct select_item *a, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += a[i].weight;
+    return sum;
+}
+
+/* Keeps an item while the mass before it is below top_p; among equals the lower id comes first. */
+static size_t stage_top_p(struct sampler *s, size_t n)
+{
+    if (s->p.top_p >= 1)
+        return n;
+    memcpy(s->work, s->item, n * sizeof *s->work);
+    struct select_item last = select_mass(s->work, n, s->p.top_p * total_weight(s->item, n));
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!select_before(&last, &s->item[i]))
+            s->item[m++] = s->item[i];
+    return m;
+}
+
+/* p >= min_p * max p, compared as logarithms. */
+static size_t stage_min_p(struct sampler *s, size_t n, double max)
+{
+    if (s->p.min_p <= 0)
+        return n;
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((s->item[i].key - max) / s->p.temp >= s->log_min_p)
+            s->item[m++] = s->item[i];
+    return m;
+}
+
+/* Locally typical sampling (Meister and others, 2022): the ids whose -log p lies nearest to the entropy, until
+ * their mass reaches typical_p; what ties with the last one stays. */
+static size_t stage_typical(struct sampler *s, size_t n, double max)
+{
+    if (s->p.typical_p >= 1 || n < 2)
+        return n;
+    double sum = total_weight(s->item, n), log_sum = log(sum), entropy = 0;
+    for (size_t i = 0; i < n; i++) {
+        double log_p = (s->item[i].key - max) / s->p.temp - log_sum;
+        if (s->item[i].weight > 0)
+            entropy -= s->item[i].weight / sum * log_p;
+    }
+    for (size_t i = 0; i < n; i++) {
+        double log_p = (s->item[i].key - max) / s->p.temp - log_sum;
+        s->item[i].key = -fabs(-log_p - entropy);
+    }
+    memcpy(s->work, s->item, n * sizeof *s->work);
+    return keep_at_least(s->item, n, select_mass(s->work, n, s->p.typical_p * sum).key);
+}
+
+/* Candidates by rising id with their weights: every score that is not -inf, cut by the stages. */
+static size_t run_stages(struct sampler *s, double max)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < s->n_vocab; i++)
+        if (s->score[i] > -INFINITY)
+            s->item[n++] = (struct select_item){s->score[i], 0, (int32_t)i};
+    n = stage_top_k(s, n);
+    for (size_t i = 0; i < n; i++)
+        s->item[i].weight = exp_neg((s->item[i].key - max) / s->p.temp);
+    n = stage_top_p(s, n);
+    n = stage_min_p(s, n, max);
+    return stage_typical(s, n, max);
+}
+
+int sampler_probs(struct sampler *s, const float *logits, const struct sampler_history *h,
+                  const struct sampler_cand **out, size_t *n, struct err *err)
+{
+    int rc = make_scores(s, logits, h, err);
+    if (rc < 0)
+        return rc;
+    int64_t best = 0;
+    for (int64_t i = 1; i < s->n_vocab; i++)
+        if (s->score[i] > s->score[best])
+            best = i;
+    double max = s->score[best];
+    if (!(max <= DBL_MAX))
+        return err_set(err, ERR_NUMERIC, "the score of id %lld is not finite after penalties and bias", (long long)best);
+    if (max == -INFINITY)
+        return err_set(err, ERR_NUMERIC, "no token is left to choose from: every one of %lld is -Inf or banned",
+                       (long long)s->n_vocab);
+    *out = s->cand;
+    if (is_greedy(&s->p)) {
+        s->cand[0] = (struct sampler_cand){(int32_t)best, 1.0f};
+        *n = 1;
+        return 0;
+    }
+    *n = run_stages(s, max);
+    double sum = total_weight(s->item, *n);
+    for (size_t i = 0; i < *n; i++)
+        s->cand[i] = (struct sampler_cand){s->item[i].id, (float)(s->item[i].weight / sum)};
+    return 0;
+}
+
+int sampler_pick(struct sampler *s, const float *logits, const struct sampler_history *h, uint64_t sample,
+                 uint64_t position, int32_t *id, struct err *err)
+{
+    const struct sampler_cand *c;
+    size_t n;
+    int rc = sampler_probs(s, logits, h, &c, &n, err);
+    if (rc < 0)
+        return rc;
+    double sum = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)c[i].p;
+    double u = n > 1 ? rng_unit(s->p.seed, sample, position) * sum : 0;
+    *id = c[0].id;
+    for (size_t i = 0; i < n; i++) {
+        if (c[i].p <= 0)
+            continue;
+        *id = c[i].id; /* the last one with a chance, should rounding leave u at the end */
+        at += (double)c[i].p;
+        if (u < at)
+            break;
+    }
+    return 0;
+}
+
+double sampler_logsumexp(const float *logits, int64_t n_vocab)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n_vocab; i++)
+        if (isfinite(logits[i]) && (double)logits[i] > max)
+            max = (double)logits[i];
+    if (max == -INFINITY)
+        return max;
+    for (int64_t i = 0; i < n_vocab; i++)
+        if (isfinite(logits[i]))
+            sum += exp((double)logits[i] - max);
+    return max + log(sum);
+}
+
+double sampler_logprob(const float *logits, int64_t n_vocab, int32_t id)
+{
+    return (double)logits[id] - sampler_logsumexp(logits, n_vocab);
+}
