@@ -31,6 +31,7 @@ struct rope_config {
     double attention_factor;                  /* yarn: on cos and sin, settled when read */
     int64_t orig_ctx;                         /* llama3, yarn */
     float *freq_factors; /* GGUF rope_freqs: divides each frequency; [n_rot/2] or NULL; owned */
+    double *inv_freq;    /* [n_rot/2] radians per position, settled when read; owned */
 };
 
 struct layer_config {
