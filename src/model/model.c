@@ -1,0 +1,148 @@
+/* A model on its devices: which layer runs where, then every tensor imported
+ * there.  Knows nothing of names (bind.c) or of how weights are used (forward.c). */
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "model/bind.h"
+
+static double share(const double *split, int i)
+{
+    return split ? split[i] : 1;
+}
+
+/* Layer l goes to the instance in whose share of the whole the middle of its own share lies. */
+static int place_layers(struct model *m, struct backend *const *instances, int n, const double *split, struct err *err)
+{
+    double total = 0, reached = share(split, 0);
+    for (int i = 0; i < n; i++) {
+        if (!(share(split, i) >= 0 && share(split, i) <= 1e9))
+            return err_set(err, ERR_ARG, "share %g of device %d in the split is no number from 0 on", share(split, i), i);
+        total += share(split, i);
+    }
+    if (!(total > 0))
+        return err_set(err, ERR_ARG, "the shares of the split add up to nothing");
+    int at = 0;
+    for (int64_t l = 0; l < m->config.n_layers; l++) {
+        double middle = ((double)l + 0.5) / (double)m->config.n_layers * total;
+        while (at < n - 1 && middle >= reached)
+            reached += share(split, ++at);
+        m->layers[l].be = instances[at];
+    }
+    return 0;
+}
+
+static int list_instances(struct model *m, struct err *err)
+{
+    m->instances = mem_array((size_t)m->config.n_layers, sizeof(struct backend *));
+    if (!m->instances)
+        return err_set(err, ERR_NOMEM, "no memory for the list of devices");
+    for (int64_t l = 0; l < m->config.n_layers; l++) {
+        int i = 0;
+        while (i < m->n_instances && m->instances[i] != m->layers[l].be)
+            i++;
+        if (i == m->n_instances)
+            m->instances[m->n_instances++] = m->layers[l].be;
+    }
+    return 0;
+}
+
+/* Layers share a page table only on one instance: the groups by window are divided further. */
+static int group_by_instance(struct model *m, struct err *err)
+{
+    struct model_config *c = &m->config;
+    struct backend *of[CONFIG_KV_GROUPS_MAX] = {0};
+    c->n_groups = 0;
+    for (int64_t l = 0; l < c->n_layers; l++) {
+        int g = 0;
+        while (g < c->n_groups && (c->groups[g].window != c->layers[l].window || of[g] != m->layers[l].be))
+            g++;
+        if (g == CONFIG_KV_GROUPS_MAX)
+            return err_set(err, ERR_UNSUPPORTED, "more than %d groups of layers with the same window on the same device: use fewer devices",
+                           CONFIG_KV_GROUPS_MAX);
+        if (g == c->n_groups) {
+            c->groups[g] = (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
+            of[c->n_groups++] = m->layers[l].be;
+        }
+        c->groups[g].n_layers++;
+        c->layers[l].kv_group = g;
+    }
+    return 0;
+}
+
+static int import_all(struct model *m, const struct bind_plan *p, const struct weights *w, model_progress *progress, void *user,
+                      struct err *err)
+{
+    m->owned = mem_array(p->n, sizeof(struct buffer *));
+    if (!m->owned)
+        return err_set(err, ERR_NOMEM, "no memory for the list of %zu tensors", p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        int rc = bind_import(m, &p->items[i], w, err);
+        if (rc)
+            return rc;
+        if (progress && progress(user, i + 1, p->n))
+            return err_set(err, ERR_CANCELLED, "loading %s was stopped after %zu of %zu tensors", weights_path(w), i + 1, p->n);
+    }
+    if (!m->head.buf)
+        m->head = m->embed;
+    for (int i = 0; i < m->n_instances; i++) {
+        int rc = op_sync(m->instances[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int model_open(struct model **out, struct model_config *config, const struct weights *w, struct backend *const *instances,
+               int n_instances, const double *split, model_progress *progress, void *user, struct err *err)
+{
+    struct bind_plan plan = {0};
+    struct model *m = mem_array(1, sizeof(*m));
+    int rc = ERR_NOMEM;
+    *out = NULL;
+    if (m) {
+        m->config = *config;
+        *config = (struct model_config){0};
+        m->layers = mem_array((size_t)m->config.n_layers, sizeof(*m->layers));
+    } else {
+        config_fini(config);
+    }
+    if (!m || !m->layers) {
+        err_set(err, ERR_NOMEM, "%s: no memory for the model", weights_path(w));
+        goto fail;
+    }
+    if ((rc = place_layers(m, instances, n_instances, split, err)) || (rc = list_instances(m, err)) ||
+        (rc = group_by_instance(m, err)) || (rc = bind_make(&plan, m, w, err)))
+        goto fail;
+    for (int i = 0; i < m->n_instances; i++)
+        op_begin(m->instances[i]);
+    if ((rc = import_all(m, &plan, w, progress, user, err)))
+        goto fail;
+    bind_free(&plan);
+    *out = m;
+    return 0;
+fail:
+    bind_free(&plan);
+    model_close(m);
+    return rc;
+}
+
+void model_close(struct model *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_owned; i++)
+        op_free(m->owned[i]);
+    for (int64_t l = 0; m->layers && l < m->config.n_layers; l++) {
+        free(m->layers[l].expert_gate);
+        free(m->layers[l].expert_up);
+        free(m->layers[l].expert_down);
+    }
+    free(m->owned);
+    free(m->instances);
+    free(m->layers);
+    config_fini(&m->config);
+    free(m);
+}
