@@ -1,0 +1,90 @@
+/* forge devices: the menu for --device, and what is not on it and why. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/cmd.h"
+
+struct devices_args {
+    bool json, clear_kernel_cache;
+};
+
+#define F(field) offsetof(struct devices_args, field)
+
+static const struct opt opts[] = {
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "as JSON"},
+    {"clear-kernel-cache", 0, OPT_FLAG, F(clear_kernel_cache), 0, NULL, NULL, NULL,
+     "delete compiled kernels (this version keeps none)"},
+    {0},
+};
+
+static void put_member(struct buf *b, const char *key, const char *value)
+{
+    buf_printf(b, ",\"%s\":", key);
+    buf_put_json(b, value ? value : "", value ? strlen(value) : 0);
+}
+
+static void put_json(struct buf *b, const struct forge_devices *d)
+{
+    buf_puts(b, "{\"devices\":[");
+    for (size_t i = 0; i < forge_devices_count(d); i++) {
+        const struct forge_device *v = forge_devices_at(d, i);
+        buf_printf(b, "%s{\"number\":%zu", i ? "," : "", i);
+        put_member(b, "selector", v->selector);
+        put_member(b, "backend", v->backend);
+        put_member(b, "name", v->name);
+        put_member(b, "detail", v->detail);
+        buf_printf(b, ",\"mem_bytes\":%" PRIu64 "}", v->mem_size);
+    }
+    buf_puts(b, "],\"skipped\":[");
+    for (size_t i = 0; i < forge_devices_n_skipped(d); i++) {
+        const char *s = forge_devices_skipped(d, i);
+        if (i)
+            buf_putc(b, ',');
+        buf_put_json(b, s, strlen(s));
+    }
+    buf_puts(b, "]}\n");
+}
+
+static void put_text(struct buf *b, const struct forge_devices *d)
+{
+    for (size_t i = 0; i < forge_devices_count(d); i++) {
+        const struct forge_device *v = forge_devices_at(d, i);
+        buf_printf(b, "%-2zu %-12s %s", i, v->selector, v->name);
+        if (v->detail && *v->detail)
+            buf_printf(b, " (%s)", v->detail);
+        if (v->mem_size)
+            buf_printf(b, ", %.1f GiB", (double)v->mem_size / (1 << 30));
+        buf_putc(b, '\n');
+    }
+    for (size_t i = 0; i < forge_devices_n_skipped(d); i++)
+        buf_printf(b, "skipped: %s\n", forge_devices_skipped(d, i));
+}
+
+static int run(void *args, const struct common *c)
+{
+    const struct devices_args *a = args;
+    struct forge_error err = {0};
+    struct forge_devices *d;
+    struct buf b;
+    (void)c;
+    if (a->clear_kernel_cache)
+        msg_info("no kernel cache is kept in this version: nothing to delete");
+    if (forge_devices_list(&d, &err) < 0)
+        return msg_fail(err.code, err.message);
+    buf_init(&b);
+    if (a->json)
+        put_json(&b, d);
+    else
+        put_text(&b, d);
+    forge_devices_free(d);
+    return out_buf(&b) ? EXIT_OK : EXIT_FAILED;
+}
+
+const struct cmd cmd_devices = {
+    .name = "devices",
+    .summary = "List the devices that --device can name",
+    .usage = "[--json]",
+    .opts = opts,
+    .args_size = sizeof(struct devices_args),
+    .run = run,
+};

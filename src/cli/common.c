@@ -1,0 +1,227 @@
+/* The shared flag tables and how they reach forge.h.  Knows nothing of any one
+ * command. */
+#include "cli/common.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "base/map.h"
+#include "base/mem.h"
+#include "cli/out.h"
+
+#define BUILT_IN "forge-tiny"
+
+#define F(field) offsetof(struct common, field)
+
+const struct opt common_talk_opts[] = {
+    {"verbose", 'v', OPT_COUNT, F(verbose), 0, NULL, NULL, NULL, "more: the device chosen, the values in force; twice: more still"},
+    {"quiet", 'q', OPT_FLAG, F(quiet), 0, NULL, NULL, NULL, "less: errors only, no progress, no figures"},
+    {"debug", 0, OPT_STR, F(debug), 0, "LIST", NULL, NULL, "debug lines of these categories: load, kv, sched, cl, text, run"},
+    {0},
+};
+
+const struct opt common_model_opts[] = {
+    {"model", 'm', OPT_STR, F(model), 0, "PATH", NULL, NULL,
+     "a Hugging Face folder, a .safetensors, .pth/.bin or .gguf file (first file of a split one); a relative path that does "
+     "not exist is looked for in the folder FORGE_WEIGHTS, by default weights (default: FORGE_MODEL, else the built-in model)"},
+    {"tokenizer", 0, OPT_STR, F(tokenizer), 0, "PATH", NULL, NULL,
+     "tokenizer.json (default: beside the weights, or inside the GGUF)"},
+    {"config", 0, OPT_STR, F(config), 0, "PATH|PRESET", NULL, NULL,
+     "config.json, or a preset such as qwen3-0.6b, for weights without one (default: beside the weights)"},
+    {0},
+};
+
+const struct opt common_device_opts[] = {
+    {"device", 0, OPT_STR, F(device), 0, "D", NULL, "auto",
+     "auto, cpu, ref (plain C, slow), opencl, opencl:gpu, opencl:cpu, opencl:N as in 'forge devices', opencl:P.D, or part "
+     "of a device's name; a comma list splits the layers"},
+    {"split", 0, OPT_STR, F(split), 0, "A,B,...", NULL, NULL, "each device's share of the layers of a list (default: equal)"},
+    {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL, "an error instead of any fallback"},
+    {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact", "f32 activations everywhere; fast is not available in this version"},
+    {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL, "own kernels only, one order of sums for every number of rows"},
+    {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL, "force a lower instruction set (default: the best)"},
+    {"kernels", 0, OPT_CHOICE, F(kernels), 0, NULL, "auto|cpu|gpu", "auto", "kernel family on OpenCL"},
+    {"no-selftest", 0, OPT_FLAG, F(no_selftest), 0, NULL, NULL, NULL, "skip the check of a device at start"},
+    {"threads", 0, OPT_I64, F(threads), F(has_threads), "N", "1..1024", NULL, "CPU threads (default: the cores this process may use)"},
+    {"ctx", 0, OPT_I64, F(ctx), F(has_ctx), "N", "0..", NULL,
+     "positions to plan for; 0 = the model's own limit (default: the smaller of that and 4096)"},
+    {"kv", 0, OPT_CHOICE, F(kv), 0, NULL, "f16|f32|q8_0", "f16", "type of the KV cache; q8_0 is not available in this version"},
+    {"kv-mem", 0, OPT_SIZE, F(kv_mem), 0, "BYTES", NULL, NULL, "memory for the KV cache, with K, M or G (default: what --ctx needs)"},
+    {"gpu-mem", 0, OPT_SIZE, F(gpu_mem), 0, "BYTES", NULL, NULL, "memory to use on each device but the CPU (default: its own size)"},
+    {"max-seqs", 0, OPT_I64, F(max_seqs), 0, "N", "1..4096", "1", "sequences at once"},
+    {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL, "positions of a KV page; 0 = one page of --ctx"},
+    {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512", "positions of one prefill step"},
+    {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL, "keep no prefixes of earlier prompts"},
+    {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL, "a table of operations on stderr, and as JSON in FILE"},
+    {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto", "who multiplies matrices on OpenCL"},
+    {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL, "CLBlast overrides (OpenCL)"},
+    {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL, "folder of compiled kernels (OpenCL)"},
+    {"no-kernel-cache", 0, OPT_FLAG, F(no_kernel_cache), 0, NULL, NULL, NULL, "compile kernels anew (OpenCL)"},
+    {"kernel-dir", 0, OPT_STR, F(kernel_dir), 0, "DIR", NULL, NULL, "kernels from files instead of the built-in text (OpenCL)"},
+    {0},
+};
+
+int common_check(const struct common *c, const char *cmd)
+{
+    if (c->math == MATH_CHOICE_FAST)
+        return msg_usage(cmd, "--math fast is not available in this version; exact is the default");
+    if (c->kv == KV_CHOICE_Q8_0)
+        return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
+    return 0;
+}
+
+static void sink(void *user, enum forge_log_level level, const char *line)
+{
+    static void (*const print[])(const char *fmt, ...) = {msg_error, msg_warn, msg_info, msg_verbose, msg_info};
+    (void)user;
+    print[level]("%s", line);
+}
+
+int common_log(const struct common *c, const char *cmd)
+{
+    struct forge_error err = {0};
+    enum forge_log_level level = c->quiet         ? FORGE_LOG_ERROR
+                                 : c->debug       ? FORGE_LOG_DEBUG
+                                 : c->verbose > 0 ? FORGE_LOG_VERBOSE
+                                                  : FORGE_LOG_INFO;
+    if (forge_log_set(sink, NULL, level, c->debug, &err) < 0)
+        return msg_usage(cmd, "--debug: %s", err.message);
+    return 0;
+}
+
+/* ---- where the model is ---- */
+
+static char *folder_in(const char *dir, const char *up)
+{
+    char *base = path_join(dir, up), *model = base ? path_join(base, BUILT_IN) : NULL;
+    free(base);
+    if (model && path_is_dir(model))
+        return model;
+    free(model);
+    return NULL;
+}
+
+/* The built-in model, by this order:
+ *   1. beside an installed program, wherever the tree was moved: ../share/forge below its folder;
+ *   2. beside a program in the build tree: data/ in its folder or up to two folders above
+ *      (libtool keeps the program in .libs);
+ *   3. the source tree it was built from (a build out of the tree);
+ *   4. the data folder chosen at configure time. */
+static char *built_in_model(void)
+{
+    static const char *const near[] = {"../share/forge", "data", "../data", "../../data"};
+    char exe[PATH_MAX];
+    char *found = NULL;
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (len > 0) {
+        exe[len] = '\0';
+        char *dir = path_dirname(exe);
+        for (size_t i = 0; dir && !found && i < sizeof near / sizeof *near; i++)
+            found = folder_in(dir, near[i]);
+        free(dir);
+    }
+#ifdef FORGE_SRCDATADIR
+    if (!found)
+        found = folder_in(FORGE_SRCDATADIR, ".");
+#endif
+#ifdef FORGE_DATADIR
+    if (!found)
+        found = folder_in(FORGE_DATADIR, ".");
+#endif
+    if (!found)
+        msg_error("the built-in model (" BUILT_IN ") is not where it was installed; name a model with -m");
+    return found;
+}
+
+static const char *environment(const char *name)
+{
+    const char *v = getenv(name);
+    return v && *v ? v : NULL;
+}
+
+char *common_model_path(const struct common *c)
+{
+    const char *path = c->model ? c->model : environment("FORGE_MODEL");
+    if (!path)
+        return built_in_model();
+    if (!*path) {
+        msg_error("--model: the path is empty");
+        return NULL;
+    }
+    if (path[0] == '/' || path_exists(path))
+        return mem_strdup(path);
+    const char *weights = environment("FORGE_WEIGHTS");
+    char *there = path_join(weights ? weights : "weights", path);
+    if (there && path_exists(there))
+        return there;
+    msg_error("%s: no such file or folder, nor %s", path, there ? there : "");
+    free(there);
+    return NULL;
+}
+
+/* ---- the engine ---- */
+
+static int on_load(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total)
+{
+    (void)phase;
+    if (user)
+        progress_update(user, done, total);
+    return interrupted();
+}
+
+void common_engine_params(struct forge_engine_params *p, const struct common *c, const char *model,
+                          struct progress *load)
+{
+    static const char *const kernels[] = {NULL, "cpu", "gpu"};
+    forge_engine_params_init(p, sizeof *p);
+    p->model = model;
+    p->tokenizer = c->tokenizer;
+    p->config = c->config;
+    p->device = c->device;
+    p->split = c->split;
+    p->require_device = c->require_device;
+    p->math = FORGE_MATH_EXACT;
+    p->deterministic = c->deterministic;
+    p->cpu_isa = c->cpu_isa;
+    p->kernels = kernels[c->kernels];
+    p->no_selftest = c->no_selftest;
+    p->n_threads = (int)c->threads;
+    if (c->has_ctx)
+        p->n_ctx = c->ctx;
+    p->kv_type = c->kv == KV_CHOICE_F32 ? FORGE_KV_F32 : FORGE_KV_F16;
+    if (c->has_page_size)
+        p->page_size = (int)c->page_size;
+    p->max_seqs = (int)c->max_seqs;
+    p->chunk = (int)c->chunk;
+    p->kv_mem = c->kv_mem;
+    p->gpu_mem = c->gpu_mem;
+    p->no_prefix_cache = c->no_prefix_cache;
+    p->on_load = on_load;
+    p->user = load;
+}
+
+int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs)
+{
+    struct forge_engine_params p;
+    struct forge_error err = {0};
+    struct progress load;
+    *out = NULL;
+    char *model = common_model_path(c);
+    if (!model)
+        return EXIT_FAILED;
+    progress_start(&load, "loading", "tensors");
+    common_engine_params(&p, c, model, &load);
+    if (max_seqs > p.max_seqs)
+        p.max_seqs = (int)max_seqs;
+    int rc = forge_engine_open(out, &p, &err);
+    progress_end(&load);
+    free(model);
+    return rc < 0 ? msg_fail(err.code, err.message) : 0;
+}

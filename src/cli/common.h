@@ -1,0 +1,65 @@
+/* The flags that several commands share: which model, which device, how much
+ * of it, how talkative; and what they mean to the library.  The environment
+ * (FORGE_MODEL, FORGE_WEIGHTS) is read here and nowhere else. */
+#ifndef FORGE_CLI_COMMON_H
+#define FORGE_CLI_COMMON_H
+
+#include <stdint.h>
+
+#include <forge.h>
+
+#include "cli/opts.h"
+#include "cli/progress.h"
+
+struct common {
+    const char *model, *tokenizer, *config;
+    const char *device, *split;
+    bool require_device;
+    int math; /* enum math_choice */
+    bool deterministic;
+    const char *cpu_isa;
+    int kernels; /* enum kernels_choice */
+    bool no_selftest;
+    uint64_t gpu_mem, kv_mem;
+    int64_t max_seqs, page_size, chunk;
+    bool has_page_size;
+    bool no_prefix_cache;
+    struct maybe profile;
+    int64_t threads;
+    bool has_threads;
+    int64_t ctx;
+    bool has_ctx;
+    int kv; /* enum kv_choice */
+    int gemm;
+    const char *clblast_params, *kernel_cache, *kernel_dir;
+    bool no_kernel_cache;
+    int verbose;
+    bool quiet;
+    const char *debug;
+};
+
+enum math_choice { MATH_CHOICE_EXACT, MATH_CHOICE_FAST };
+enum kernels_choice { KERNELS_CHOICE_AUTO, KERNELS_CHOICE_CPU, KERNELS_CHOICE_GPU };
+enum kv_choice { KV_CHOICE_F16, KV_CHOICE_F32, KV_CHOICE_Q8_0 };
+
+extern const struct opt common_talk_opts[];   /* -v, -q, --debug: every command */
+extern const struct opt common_model_opts[];  /* -m, --tokenizer, --config */
+extern const struct opt common_device_opts[]; /* --device ... --kv ... */
+
+/* Values that parse, and that this version cannot do: EXIT_USAGE with a message, else 0. */
+int common_check(const struct common *c, const char *cmd);
+/* Sends the library's log lines to stderr at the level of -v, -q, --debug. */
+int common_log(const struct common *c, const char *cmd);
+
+/* The model's path, by this order: -m; FORGE_MODEL; the built-in model.  A relative path that does not
+ * exist is looked for in the folder FORGE_WEIGHTS (default "weights").  Freed by the caller; NULL with a
+ * message when there is none. */
+char *common_model_path(const struct common *c);
+
+/* The engine's parameters; `model` is the path found.  `load` (may be NULL) shows the progress. */
+void common_engine_params(struct forge_engine_params *p, const struct common *c, const char *model,
+                          struct progress *load);
+/* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
+int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
+
+#endif

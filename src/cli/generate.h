@@ -1,0 +1,47 @@
+/* What generate asks of the library for one prompt, from flags or from a line
+ * of JSON, and how a finished one is told. */
+#ifndef FORGE_CLI_GENERATE_H
+#define FORGE_CLI_GENERATE_H
+
+#include <forge.h>
+
+#include "base/buf.h"
+#include "cli/common.h"
+#include "cli/prompt.h"
+#include "cli/sampling.h"
+
+struct generate_args {
+    struct prompt_args prompt;
+    int64_t max_tokens;
+    struct sampling_args sampling;
+    struct str_list stops;
+    bool model_defaults, ignore_eos, echo, json, jsonl;
+};
+
+extern const struct opt generate_opts[];
+
+struct job {
+    struct generate_args args; /* its lists are the job's own where own_* says so, else shared with the flags */
+    bool own_stops, own_bias;
+    struct prompt prompt;
+    struct cJSON *line; /* owns strings that args points to */
+    struct forge_logit_bias *bias;
+    struct forge_request *request;
+    struct forge_error error; /* code 0 = none */
+};
+void job_free(struct job *j);
+/* The request for a job; pointers are borrowed from it. false = out of memory. */
+bool job_params(struct job *j, struct forge_request_params *p);
+
+/* Jobs from lines of JSON; an exit status with the line's number in the message. */
+int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base);
+void jobs_free(struct job *jobs, size_t n);
+
+/* The object that cli.md describes, without a newline. */
+void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j);
+/* Figures at the end, on stderr. */
+void generate_stats(const struct forge_engine *e, const struct job *j);
+/* The prompt as text: as given, or decoded from its ids; an exit status. */
+int generate_prompt_text(struct buf *b, const struct forge_engine *e, const struct job *j);
+
+#endif

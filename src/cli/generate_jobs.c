@@ -1,0 +1,243 @@
+/* Jobs of generate: one from flags, or many from lines of JSON whose keys are
+ * the flags' names, so that the flags' own table checks their values. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "cli/generate.h"
+#include "cli/out.h"
+
+static const struct { const char *key, *flag; } value_keys[] = {
+    {"max_tokens", "max-tokens"},
+    {"n", "max-tokens"},
+    {"temp", "temp"},
+    {"top_k", "top-k"},
+    {"top_p", "top-p"},
+    {"min_p", "min-p"},
+    {"typical", "typical"},
+    {"typical_p", "typical"},
+    {"repeat_penalty", "repeat-penalty"},
+    {"presence_penalty", "presence-penalty"},
+    {"frequency_penalty", "frequency-penalty"},
+    {"seed", "seed"},
+};
+
+static const struct { const char *key; size_t off; } bool_keys[] = {
+    {"ignore_eos", offsetof(struct generate_args, ignore_eos)},
+    {"echo", offsetof(struct generate_args, echo)},
+    {"no_bos", offsetof(struct generate_args, prompt.no_bos)},
+    {"parse_special", offsetof(struct generate_args, prompt.parse_special)},
+};
+
+void job_free(struct job *j)
+{
+    forge_request_free(j->request);
+    prompt_free(&j->prompt);
+    if (j->own_stops)
+        free(j->args.stops.v);
+    if (j->own_bias)
+        free(j->args.sampling.bias.v);
+    free(j->bias);
+    cJSON_Delete(j->line);
+}
+
+void jobs_free(struct job *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        job_free(&jobs[i]);
+    free(jobs);
+}
+
+bool job_params(struct job *j, struct forge_request_params *p)
+{
+    const struct generate_args *a = &j->args;
+    free(j->bias);
+    j->bias = mem_array(a->sampling.bias.n, sizeof *j->bias);
+    if (!j->bias)
+        return false;
+    forge_request_params_init(p, sizeof *p);
+    p->text = j->prompt.text;
+    p->text_len = j->prompt.text_len;
+    p->ids = j->prompt.ids;
+    p->n_ids = j->prompt.n_ids;
+    p->text_flags = (a->prompt.no_bos ? FORGE_TEXT_NO_BOS : 0u) | (a->prompt.parse_special ? FORGE_TEXT_PARSE_SPECIAL : 0u);
+    sampling_to_forge(&a->sampling, j->bias, &p->sampling);
+    p->stops = a->stops.v;
+    p->n_stops = a->stops.n;
+    p->max_tokens = a->max_tokens;
+    p->ignore_eos = a->ignore_eos;
+    return true;
+}
+
+/* ---- from JSON ---- */
+
+static bool put_text(struct job *j, const char *flag, const char *text, char *why, size_t size)
+{
+    struct opt_group group = {"", generate_opts, &j->args};
+    return opts_set(&group, flag, text, why, size);
+}
+
+/* A string or a number as the command line would spell it; numbers go through double. */
+static bool put_value(struct job *j, const char *flag, const cJSON *v, char *why, size_t size)
+{
+    char text[64];
+    if (cJSON_IsString(v))
+        return put_text(j, flag, v->valuestring, why, size);
+    if (!cJSON_IsNumber(v)) {
+        snprintf(why, size, "this is neither a number nor a string");
+        return false;
+    }
+    snprintf(text, sizeof text, "%.17g", v->valuedouble);
+    return put_text(j, flag, text, why, size);
+}
+
+static bool put_stop(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    if (j->own_stops)
+        free(j->args.stops.v);
+    j->args.stops = (struct str_list){0};
+    j->own_stops = true;
+    if (cJSON_IsString(v))
+        return put_text(j, "stop", v->valuestring, why, size);
+    for (const cJSON *s = v->child; s; s = s->next)
+        if (!cJSON_IsString(s) || !put_text(j, "stop", s->valuestring, why, size)) {
+            snprintf(why, size, "this is no list of texts that are not empty");
+            return false;
+        }
+    return true;
+}
+
+static bool put_bias(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    char text[96];
+    if (j->own_bias)
+        free(j->args.sampling.bias.v);
+    j->args.sampling.bias = (struct bias_list){0};
+    j->own_bias = true;
+    for (const cJSON *s = v->child; s; s = s->next) {
+        if (!s->string || !cJSON_IsNumber(s)) {
+            snprintf(why, size, "this is no object of token ids and numbers");
+            return false;
+        }
+        snprintf(text, sizeof text, "%.40s=%.17g", s->string, s->valuedouble);
+        if (!put_text(j, "logit-bias", text, why, size))
+            return false;
+    }
+    return true;
+}
+
+static bool put_ids(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    size_t n = 0;
+    free(j->prompt.ids); /* of the same key before */
+    j->prompt.n_ids = 0;
+    if (cJSON_IsArray(v))
+        for (const cJSON *s = v->child; s; s = s->next)
+            n++;
+    j->prompt.ids = mem_array(n, sizeof *j->prompt.ids);
+    for (const cJSON *s = cJSON_IsArray(v) && j->prompt.ids ? v->child : NULL; s; s = s->next) {
+        if (!cJSON_IsNumber(s) || s->valuedouble < 0 || s->valuedouble > INT32_MAX || s->valuedouble != (int32_t)s->valuedouble)
+            break;
+        j->prompt.ids[j->prompt.n_ids++] = (int32_t)s->valuedouble;
+    }
+    if (cJSON_IsArray(v) && j->prompt.ids && j->prompt.n_ids == n)
+        return true;
+    snprintf(why, size, "this is no list of token ids");
+    return false;
+}
+
+static bool put_prompt(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    struct buf b;
+    if (cJSON_IsArray(v))
+        return put_ids(j, v, why, size);
+    free(j->prompt.text); /* of the same key before */
+    j->prompt.text = NULL;
+    buf_init(&b);
+    if (!json_str(v, &b) || b.failed || !(j->prompt.text = mem_strndup(buf_str(&b), b.len))) {
+        buf_fini(&b);
+        snprintf(why, size, "this is no text");
+        return false;
+    }
+    j->prompt.text_len = b.len;
+    buf_fini(&b);
+    return true;
+}
+
+static bool put_member(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    const char *key = v->string;
+    for (size_t i = 0; i < sizeof value_keys / sizeof *value_keys; i++)
+        if (strcmp(key, value_keys[i].key) == 0)
+            return put_value(j, value_keys[i].flag, v, why, size);
+    for (size_t i = 0; i < sizeof bool_keys / sizeof *bool_keys; i++)
+        if (strcmp(key, bool_keys[i].key) == 0) {
+            *(bool *)((char *)&j->args + bool_keys[i].off) = cJSON_IsTrue(v);
+            snprintf(why, size, "this is neither true nor false");
+            return cJSON_IsBool(v);
+        }
+    if (strcmp(key, "prompt") == 0)
+        return put_prompt(j, v, why, size);
+    if (strcmp(key, "ids") == 0)
+        return put_ids(j, v, why, size);
+    if (strcmp(key, "stop") == 0)
+        return put_stop(j, v, why, size);
+    if (strcmp(key, "logit_bias") == 0)
+        return put_bias(j, v, why, size);
+    snprintf(why, size, "this key is not known");
+    return false;
+}
+
+static int read_job(struct job *j, const struct generate_args *base, const char *text, size_t len, const char *where)
+{
+    struct err err = {0};
+    char why[256];
+    j->args = *base;
+    j->line = json_parse(text, len, where, &err);
+    if (!j->line)
+        return msg_fail(err.code, err.msg);
+    if (!cJSON_IsObject(j->line))
+        return msg_usage("generate", "%s: this is no JSON object", where);
+    for (const cJSON *v = j->line->child; v; v = v->next)
+        if (!cJSON_IsNull(v) && !put_member(j, v, why, sizeof why))
+            return msg_usage("generate", "%s: %s: %s", where, v->string, why);
+    if (!j->prompt.text == !j->prompt.ids)
+        return msg_usage("generate", "%s: give either prompt or ids", where);
+    return 0;
+}
+
+int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base)
+{
+    struct err err = {0};
+    char *text;
+    size_t len, cap = 0, line = 0;
+    const char *file = base->prompt.file;
+    int rc = map_read_all(file, PROMPT_FILE_MAX, &text, &len, &err);
+    if (rc < 0)
+        return msg_fail(rc, err.msg);
+    for (size_t at = 0; rc == 0 && at < len;) {
+        const char *nl = memchr(text + at, '\n', len - at);
+        size_t end = nl ? (size_t)(nl - text) : len;
+        char where[300];
+        line++;
+        if (strspn(text + at, " \t\r") < end - at) {
+            struct job *grown = mem_grow(*jobs, &cap, *n + 1, sizeof **jobs);
+            if (!grown) {
+                rc = msg_fail(ERR_NOMEM, "out of memory");
+                break;
+            }
+            *jobs = grown;
+            grown[*n] = (struct job){0};
+            snprintf(where, sizeof where, "%s:%zu", strcmp(file, "-") ? file : "standard input", line);
+            rc = read_job(&grown[(*n)++], base, text + at, end - at, where);
+        }
+        at = end + 1;
+    }
+    free(text);
+    if (rc == 0 && *n == 0)
+        return msg_usage("generate", "%s: no prompt in it", file);
+    return rc;
+}

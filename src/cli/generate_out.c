@@ -1,0 +1,158 @@
+/* How a finished prompt is told: the JSON object, the figures on stderr. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/generate.h"
+#include "cli/out.h"
+
+#define OPERATIONS_MAX 64
+
+static void put_key(struct buf *b, const char *key)
+{
+    buf_printf(b, ",\"%s\":", key);
+}
+
+static void put_num(struct buf *b, const char *key, double v)
+{
+    put_key(b, key);
+    buf_put_json_num(b, v);
+}
+
+static void put_str(struct buf *b, const char *key, const char *s)
+{
+    put_key(b, key);
+    buf_put_json(b, s, strlen(s));
+}
+
+static void put_metrics(struct buf *b, const struct forge_engine_info *info, const struct forge_metrics *m)
+{
+    buf_printf(b, ",\"metrics\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64, m->input_tokens, m->output_tokens);
+    put_num(b, "load_s", info->load_s);
+    put_num(b, "prefill_s", m->prefill_s);
+    put_num(b, "decode_s", m->decode_s);
+    put_num(b, "ttft_ms", m->ttft_ms);
+    put_num(b, "tpot_ms", m->tpot_ms);
+    put_num(b, "prefill_tok_s", m->prefill_tok_s);
+    put_num(b, "decode_tok_s", m->decode_tok_s);
+    put_num(b, "compile_s", info->compile_s);
+    buf_printf(b, ",\"peak_rss_bytes\":%" PRIu64 "}", mem_peak_rss());
+}
+
+static void put_placement(struct buf *b, const struct forge_engine *e)
+{
+    struct forge_placement ops[OPERATIONS_MAX];
+    size_t n = forge_engine_placement(e, ops, OPERATIONS_MAX);
+    put_key(b, "placement");
+    buf_putc(b, '{');
+    for (size_t i = 0; i < n && i < OPERATIONS_MAX; i++) {
+        if (i)
+            buf_putc(b, ',');
+        buf_put_json(b, ops[i].operation, strlen(ops[i].operation));
+        buf_putc(b, ':');
+        buf_put_json(b, ops[i].device, strlen(ops[i].device));
+    }
+    buf_putc(b, '}');
+}
+
+int generate_prompt_text(struct buf *b, const struct forge_engine *e, const struct job *j)
+{
+    struct forge_error err = {0};
+    char *text;
+    size_t len;
+    if (j->prompt.text) {
+        buf_put(b, j->prompt.text, j->prompt.text_len);
+        return 0;
+    }
+    if (forge_detokenize(e, j->prompt.ids, j->prompt.n_ids, 0, &text, &len, &err) < 0)
+        return msg_fail(err.code, err.message);
+    buf_put(b, text, len);
+    forge_free(text);
+    return 0;
+}
+
+/* A request that was refused has no ids and no figures. */
+static void put_refused(struct buf *b, const struct job *j)
+{
+    buf_puts(b, "{\"text\":\"\",\"prompt_ids\":[],\"ids\":[],\"finish_reason\":\"error\"");
+    put_str(b, "error", j->error.message);
+    buf_putc(b, '}');
+}
+
+void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j)
+{
+    struct forge_engine_info info;
+    struct forge_metrics m;
+    struct buf text;
+    const struct forge_error *failed;
+    const int32_t *ids;
+    const char *s;
+    size_t n;
+    if (!j->request) {
+        put_refused(b, j);
+        return;
+    }
+    forge_engine_info(e, &info);
+    forge_request_metrics(j->request, &m);
+    buf_init(&text);
+    if (j->args.echo)
+        generate_prompt_text(&text, e, j);
+    s = forge_request_text(j->request, 0, &n);
+    buf_put(&text, s, n);
+    buf_puts(b, "{\"text\":");
+    buf_put_json(b, buf_str(&text), text.len);
+    b->failed |= text.failed;
+    buf_fini(&text);
+    put_key(b, "prompt_ids");
+    ids = forge_request_prompt_ids(j->request, &n);
+    buf_put_json_ids(b, ids, n);
+    put_key(b, "ids");
+    ids = forge_request_ids(j->request, 0, &n);
+    buf_put_json_ids(b, ids, n);
+    put_str(b, "finish_reason", forge_finish_name(forge_request_finish(j->request, 0)));
+    buf_printf(b, ",\"seed\":%" PRIu64, forge_request_seed(j->request));
+    put_str(b, "device", info.device);
+    put_metrics(b, &info, &m);
+    put_placement(b, e);
+    failed = forge_request_error(j->request);
+    if (failed && failed->code != 0)
+        put_str(b, "error", failed->message);
+    buf_putc(b, '}');
+}
+
+/* "cpu: embed, linear, ...; opencl:0: ..." */
+static void describe_placement(struct buf *b, const struct forge_engine *e)
+{
+    struct forge_placement ops[OPERATIONS_MAX];
+    size_t n = forge_engine_placement(e, ops, OPERATIONS_MAX);
+    n = n < OPERATIONS_MAX ? n : OPERATIONS_MAX;
+    for (size_t i = 0; i < n; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < i; k++)
+            seen |= strcmp(ops[k].device, ops[i].device) == 0;
+        if (seen)
+            continue;
+        buf_printf(b, "%s%s:", b->len ? "; " : "", ops[i].device);
+        for (size_t k = i; k < n; k++)
+            if (strcmp(ops[k].device, ops[i].device) == 0)
+                buf_printf(b, "%s %s", k > i ? "," : "", ops[k].operation);
+    }
+}
+
+void generate_stats(const struct forge_engine *e, const struct job *j)
+{
+    struct forge_engine_info info;
+    struct forge_metrics m;
+    struct buf where;
+    forge_engine_info(e, &info);
+    forge_request_metrics(j->request, &m);
+    msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m.input_tokens, m.output_tokens,
+             forge_finish_name(forge_request_finish(j->request, 0)), forge_request_seed(j->request));
+    msg_info("load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
+             info.load_s, m.prefill_s, m.prefill_tok_s, m.decode_s, m.decode_tok_s, m.ttft_ms, m.tpot_ms);
+    buf_init(&where);
+    describe_placement(&where, e);
+    msg_info("ran on %s", where.len ? buf_str(&where) : info.device);
+    buf_fini(&where);
+}

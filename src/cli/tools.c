@@ -1,0 +1,206 @@
+/* From the shared flags to a loaded model for the tool commands. */
+#include "cli/tools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "cli/out.h"
+
+static int on_load(void *user, size_t done, size_t total)
+{
+    progress_update(user, done, total);
+    return interrupted();
+}
+
+void tool_load_params(struct load_params *p, const struct common *c, const char *model)
+{
+    static const char *const kernels[] = {NULL, "cpu", "gpu"};
+    load_params_init(p);
+    p->model = model;
+    p->tokenizer = c->tokenizer;
+    p->config = c->config;
+    p->device = c->device;
+    p->split = c->split;
+    p->backend.n_threads = (int)c->threads;
+    p->backend.math = MATH_EXACT;
+    p->backend.deterministic = c->deterministic;
+    p->backend.require_device = c->require_device;
+    p->backend.no_selftest = c->no_selftest;
+    p->backend.cpu_isa = c->cpu_isa;
+    p->backend.kernels = kernels[c->kernels];
+    p->backend.mem_limit = c->gpu_mem;
+    p->kv.dtype = c->kv == KV_CHOICE_F32 ? DTYPE_F32 : DTYPE_F16;
+    if (c->has_page_size)
+        p->kv.page_size = (int)c->page_size;
+    if (c->has_ctx)
+        p->kv.n_ctx = c->ctx;
+    p->kv.max_seqs = (int)c->max_seqs;
+    p->kv.mem = c->kv_mem;
+    p->chunk = (int)c->chunk;
+}
+
+int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max_seqs)
+{
+    struct load_params p;
+    struct err err = {0};
+    struct progress load;
+    *t = (struct tool){.profile = &c->profile};
+    char *model = common_model_path(c);
+    if (!model)
+        return EXIT_FAILED;
+    progress_start(&load, "loading", "tensors");
+    tool_load_params(&p, c, model);
+    if (!c->has_ctx && n_ctx >= 0)
+        p.kv.n_ctx = n_ctx;
+    if (max_seqs > p.kv.max_seqs)
+        p.kv.max_seqs = (int)max_seqs;
+    p.progress = on_load;
+    p.user = &load;
+    int rc = load_open(&t->l, &p, &err);
+    progress_end(&load);
+    if (rc == 0) {
+        msg_verbose("device: %s", t->l.reason);
+        rc = seq_open(&t->seq, &t->l, &err);
+        t->has_seq = rc == 0;
+    }
+    for (int i = 0; rc == 0 && c->profile.given && i < t->l.n_backends; i++)
+        op_profile(t->l.backends[i], true);
+    free(model);
+    return rc < 0 ? msg_fail(rc, err.msg) : 0;
+}
+
+/* One row of the profile; JSON rows are separated by commas. */
+static void profile_row(FILE *json, bool first, const char *name, const struct op_stats *s)
+{
+    double ms = 1e3 * s->seconds, per_s = s->seconds > 0 ? 1e-9 / s->seconds : 0;
+    fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", name, s->device, s->calls, s->rows, ms,
+            ms / (double)s->calls, (double)s->bytes * per_s, (double)s->flops * per_s);
+    if (json)
+        fprintf(json, "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
+                ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"seconds\":%.9g}",
+                first ? "" : ",", name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds);
+}
+
+static void print_profile(const struct tool *t)
+{
+    const char *path = t->profile->value;
+    FILE *json = path ? fopen(path, "w") : NULL;
+    bool first = true;
+    if (path && !json)
+        msg_error("%s: cannot write the profile", path);
+    fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms", "ms/call", "GB/s",
+            "GFLOP/s");
+    if (json)
+        fputs("[", json);
+    for (int i = 0; i < t->l.n_backends; i++)
+        for (int op = 0; op < OP_COUNT; op++) {
+            const struct op_stats *s = op_stats(t->l.backends[i], (enum op_id)op);
+            if (s->calls == 0)
+                continue;
+            profile_row(json, first, op_name((enum op_id)op), s);
+            first = false;
+        }
+    if (json) {
+        fputs("\n]\n", json);
+        if (fclose(json) != 0)
+            msg_error("%s: cannot write the profile", path);
+    }
+}
+
+void tool_close(struct tool *t)
+{
+    if (t->profile && t->profile->given && t->has_seq)
+        print_profile(t);
+    if (t->has_seq)
+        seq_close(&t->seq);
+    load_close(&t->l);
+    *t = (struct tool){0};
+}
+
+int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tokenizer *tok)
+{
+    struct err err = {0};
+    int rc = 0;
+    ids_init(out);
+    if (p->text) {
+        unsigned flags = (a->no_bos ? 0u : TOK_ADD_SPECIAL) | (a->parse_special ? TOK_PARSE_SPECIAL : 0u);
+        rc = tokenizer_encode(tok, p->text, p->text_len, flags, out, &err);
+    }
+    for (size_t i = 0; rc == 0 && i < p->n_ids; i++)
+        rc = ids_push(out, p->ids[i], &err);
+    return rc < 0 ? msg_fail(rc, err.msg) : 0;
+}
+
+int tool_check_ids(const struct ids *ids, int64_t n_vocab)
+{
+    struct err err = {0};
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->v[i] < 0 || ids->v[i] >= n_vocab)
+            return msg_fail(err_set(&err, ERR_ARG, "token id %d (number %zu of the list) is outside the vocabulary, 0..%" PRId64,
+                                    (int)ids->v[i], i + 1, n_vocab - 1),
+                            err.msg);
+    return 0;
+}
+
+static bool holds(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    bool yes = path && path_exists(path);
+    free(path);
+    return yes;
+}
+
+/* A folder with a tokenizer, or a .json file, needs no weights beside it. */
+static bool is_tokenizer(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return path_is_dir(path) ? holds(path, "tokenizer.json") || holds(path, "vocab.json") : dot && strcmp(dot, ".json") == 0;
+}
+
+int tool_open_tokenizer(struct tokenizer **out, const struct common *c)
+{
+    struct err err = {0};
+    struct weights *w = NULL;
+    char *model = NULL;
+    int rc;
+    *out = NULL;
+    if (c->tokenizer) {
+        rc = tokenizer_open(out, c->tokenizer, &err);
+        return rc < 0 ? msg_fail(rc, err.msg) : 0;
+    }
+    model = common_model_path(c);
+    if (!model)
+        return EXIT_FAILED;
+    if (is_tokenizer(model))
+        rc = tokenizer_open(out, model, &err);
+    else {
+        rc = weights_open(&w, model, &err);
+        if (rc == 0)
+            rc = load_tokenizer(out, w, NULL, &err);
+        weights_close(w); /* a tokenizer keeps nothing of the file */
+    }
+    free(model);
+    return rc < 0 ? msg_fail(rc, err.msg) : 0;
+}
+
+const char *tool_device(const struct tool *t, char *out, size_t size)
+{
+    size_t len = 0;
+    out[0] = '\0';
+    for (int i = 0; i < t->l.n_backends && len < size; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s%s", i ? "," : "", op_device(t->l.backends[i]));
+    return out;
+}
+
+void tool_print_libraries(void)
+{
+    char text[256];
+    out_printf("libraries: cJSON %s; %s\n", cJSON_Version(), tokenizer_libraries(text, sizeof text));
+    out_printf("cpu: %s\n", registry_cpu_isa(text, sizeof text));
+}
