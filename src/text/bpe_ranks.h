@@ -1,0 +1,14 @@
+/* The rank of a pair of tokens. */
+#ifndef FORGE_TEXT_BPE_RANKS_H
+#define FORGE_TEXT_BPE_RANKS_H
+
+#include <stdint.h>
+
+#include "text/bpe.h"
+
+#define RANK_NONE UINT64_MAX
+
+/* Lower goes first; RANK_NONE = the two do not merge.  *merged is the token they give. */
+uint64_t bpe_rank(const struct bpe *b, int32_t left, int32_t right, int32_t *merged);
+
+#endif

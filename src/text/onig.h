@@ -1,0 +1,13 @@
+/* Respells an Oniguruma expression for PCRE2.  Pure text to text. */
+#ifndef FORGE_TEXT_ONIG_H
+#define FORGE_TEXT_ONIG_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Appends the PCRE2 spelling of src[0..len) to out; what has none is ERR_UNSUPPORTED. */
+int onig_to_pcre(const char *src, size_t len, struct buf *out, const char *name, struct err *err);
+
+#endif
