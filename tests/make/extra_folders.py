@@ -27,8 +27,7 @@ SOFTCAP = dict(arch="Gemma3", dtype="bf16", tokenizer="gemma", tok_vocab=500, se
                config_drop=["_sliding_window_pattern"],
                config=dict(vocab_size=500, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
                            num_key_value_heads=1, head_dim=16, query_pre_attn_scalar=16, max_position_embeddings=512, sliding_window=8,
-                           rms_norm_eps=1e-6, layer_types=["sliding_attention", "full_attention"], attn_logit_softcapping=4.0,
-                           final_logit_softcapping=15.0,
+                           rms_norm_eps=1e-6, layer_types=["sliding_attention", "full_attention"], final_logit_softcapping=15.0,
                            rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e6),
                                                 sliding_attention=dict(rope_type="default", rope_theta=10000.0)),
                            pad_token_id="<pad>", eos_token_id="<eos>", bos_token_id="<bos>"))
@@ -45,7 +44,7 @@ MOE = dict(arch="Qwen3Moe", dtype="bf16", tokenizer="qwen3", tok_vocab=400, seed
                        tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1e6), **QWEN))
 OPTIONS = {
     "qwen3-window": (WINDOW, ["sliding_window"], "use_sliding_window: layers 1 and 2 (max_window_layers 1 and up) see 8 tokens"),
-    "gemma3-softcap": (SOFTCAP, ["logit_softcapping"], "attn_logit_softcapping 4, final_logit_softcapping 15"),
+    "gemma3-softcap": (SOFTCAP, ["final_logit_softcapping"], "final_logit_softcapping 15"),
     "phi3-partial": (PARTIAL, ["partial_rotary_factor"], "partial_rotary_factor 0.75: 12 of 16 dimensions of a head rotate"),
     "qwen3-moe-no-norm": (MOE, ["norm_topk_prob"], "norm_topk_prob false: the weights of the chosen experts do not add up to 1"),
 }

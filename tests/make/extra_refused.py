@@ -72,6 +72,8 @@ CASES = {
                    ["linear_attention"], ""),
     "layer-types-short": (config("gemma3", layer_types=["sliding_attention", "full_attention"]), ["layer_types"], "two entries for four layers"),
     "bidirectional": (config("gemma3", use_bidirectional_attention=True), ["use_bidirectional_attention"], ""),
+    "attn-softcap": (config("gemma3", attn_logit_softcapping=50.0), ["attn_logit_softcapping"],
+                     "the published Gemma 3 have null; transformers 5 stores a value and never applies it"),
     # sizes
     "no-hidden-size": (config("llama", drop=("hidden_size",)), ["hidden_size"], ""),
     "hidden-size-text": (config("llama", hidden_size="64"), ["hidden_size"], "a string"),
