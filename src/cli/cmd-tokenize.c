@@ -1,5 +1,5 @@
 /* forge tokenize: text to token ids and back.  Reads no weights. */
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
