@@ -52,7 +52,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-static int check_params(const struct kv_params *p, struct err *err)
+int kv_check(const struct kv_params *p, struct err *err)
 {
     if (p->dtype != DTYPE_F16 && p->dtype != DTYPE_F32)
         return err_set(err, ERR_UNSUPPORTED, "KV type %s is not implemented; use f16 or f32", dtype_info(p->dtype)->name);
@@ -135,7 +135,7 @@ static uint64_t plan_bytes(const struct plan *plan, int n_groups, uint64_t mem)
 uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p)
 {
     struct plan plan;
-    if (check_params(p, NULL) < 0)
+    if (kv_check(p, NULL) < 0)
         return 0;
     make_plan(&plan, c, p);
     return plan_bytes(&plan, c->n_groups, p->mem);
@@ -182,7 +182,7 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
     const struct model_config *c = &m->config;
     struct plan plan;
     *out = NULL;
-    int rc = check_params(p, err);
+    int rc = kv_check(p, err);
     if (rc < 0)
         return rc;
     make_plan(&plan, c, p);

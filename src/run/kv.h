@@ -18,6 +18,8 @@ struct kv_params {
                          window + chunk positions per sequence; 0 = any number */
 };
 
+/* The ranges of every value. */
+int kv_check(const struct kv_params *p, struct err *err);
 /* Bytes kv_new would allocate on the devices; for refusing with figures before weights are read.  Where even
  * one whole sequence needs more than p->mem, what that needs (kv_new refuses then).  UINT64_MAX: more than 2^64. */
 uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p);

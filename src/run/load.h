@@ -13,7 +13,8 @@ struct load_params {
     const char *device, *split;
     struct backend_params backend;
     struct kv_params kv;   /* n_ctx -1 = default, 0 = the model's limit */
-    int chunk;             /* rows of one step, at least max_seqs */
+    int chunk;             /* rows of one step of a prefill; a step may always hold max_seqs rows */
+    int max_want;          /* rows whose logits one step may read, at least max_seqs; 0 = what 32 MiB hold */
     bool no_weights;       /* only weights' index, configuration and tokenizer (inspect, tokenize) */
     model_progress *progress;
     void *user;
@@ -30,6 +31,8 @@ struct loaded {
     struct kv *kv;
     struct forward *forward;
     int64_t n_ctx;
+    int chunk, max_want;           /* as settled: chunk <= n_ctx, max_want <= rows of a step */
+    uint64_t work_bytes;           /* of forward's workspace */
     char reason[256];              /* of the device's choice */
     double load_s;
 };
@@ -37,8 +40,9 @@ struct loaded {
 int load_open(struct loaded *out, const struct load_params *p, struct err *err);
 void load_close(struct loaded *l);
 
-/* The tokenizer alone, by load_open's rules: `tokenizer` when given, else inside a GGUF, else beside the
- * weights (tokenizer.json, vocab.json + merges.txt, tokenizer-base.json / tokenizer-*.json for a .pth). */
+/* The tokenizer alone, by load_open's rules: `tokenizer` when given (w may be NULL then), else inside a GGUF,
+ * else beside the weights: tokenizer.json, vocab.json + merges.txt, and without those the tokenizer-NAME.json
+ * whose NAME occurs in the weights' file name, else tokenizer-base.json, else the only tokenizer-*.json. */
 int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *tokenizer, struct err *err);
 
 #endif

@@ -66,7 +66,7 @@ void sampler_describe(const struct sampler_params *p, char *out, size_t size)
     buf_init(&b);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].on)
-            buf_printf(&b, "%s%s %.9g", b.len ? " > " : "", rows[i].name, rows[i].value);
+            buf_printf(&b, "%s%s %.6g", b.len ? " > " : "", rows[i].name, rows[i].value);
     if (greedy)
         buf_printf(&b, "%sgreedy", b.len ? " > " : "");
     snprintf(out, size, "%s", buf_str(&b));

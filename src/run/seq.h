@@ -1,5 +1,5 @@
-/* One sequence on a loaded model: ids so far, its KV slot, evaluation in chunks.
- * The transaction of a step: length and ids move only after the step's read succeeded. */
+/* One sequence on a loaded model: its KV slot, evaluation in chunks.
+ * The transaction of a step: the length moves only after the step's read succeeded. */
 #ifndef FORGE_RUN_SEQ_H
 #define FORGE_RUN_SEQ_H
 
@@ -9,15 +9,18 @@ struct seq {
     struct loaded *l; /* borrowed */
     int slot;         /* KV sequence */
     int64_t len;      /* positions stored */
+    int32_t *rows;    /* [3, chunk]: positions, sequence rows, wanted rows of a step; owned */
 };
 int seq_open(struct seq *s, struct loaded *l, struct err *err);
 void seq_close(struct seq *s);
-void seq_reset(struct seq *s, int64_t len); /* forget positions from len on */
+/* Forgets positions from len on.  Where a window has given back what the rows after len would look into,
+ * everything is forgotten: s->len tells from where on ids must be evaluated again. */
+void seq_reset(struct seq *s, int64_t len);
 
 /* Called after each chunk; non-zero = stop (ERR_CANCELLED, what is done stays). */
 typedef int seq_progress(void *user, size_t done, size_t total);
-/* Appends n ids in chunks; logits of the last (want_all: of every) position into out, which may be NULL:
- * [n_vocab] or [n, n_vocab]. */
+/* Appends n >= 1 ids in chunks; logits of the last (want_all: of every) position into out, which may be NULL:
+ * [n_vocab] or [n, n_vocab].  On an error s->len tells how far it came. */
 int seq_eval(struct seq *s, const int32_t *ids, size_t n, bool want_all, float *out, seq_progress *progress, void *user,
              struct err *err);
 /* The same, but only the largest logit's id of the last position is read back. */

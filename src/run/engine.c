@@ -1,0 +1,185 @@
+/* The engine: a loaded model with one sequence to run on.  Opens by load.c's
+ * rules, tells what it is and where its operations ran. */
+#include "run/engine.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+
+void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size)
+{
+    const struct forge_engine_params defaults = {
+        .struct_size = struct_size,
+        .n_ctx = -1,
+        .kv_type = FORGE_KV_F16,
+        .page_size = 64,
+        .max_seqs = 1,
+        .chunk = 512,
+    };
+    memset(p, 0, struct_size);
+    memcpy(p, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
+}
+
+static const enum dtype kv_types[] = {[FORGE_KV_F16] = DTYPE_F16, [FORGE_KV_F32] = DTYPE_F32, [FORGE_KV_Q8_0] = DTYPE_Q8_0};
+
+struct load_watch {
+    int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
+    void *user;
+};
+
+static int pass_progress(void *user, size_t done, size_t total)
+{
+    const struct load_watch *w = user;
+    return w->on_load(w->user, FORGE_LOAD_WEIGHTS, done, total);
+}
+
+static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
+                            struct err *err)
+{
+    load_params_init(out);
+    if (p->n_threads < 0)
+        return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
+    if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
+        return err_set(err, ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
+    *watch = (struct load_watch){p->on_load, p->user};
+    out->model = p->model;
+    out->tokenizer = p->tokenizer;
+    out->config = p->config;
+    out->device = p->device;
+    out->split = p->split;
+    out->backend = (struct backend_params){
+        .n_threads = p->n_threads,
+        .math = p->math == FORGE_MATH_FAST ? MATH_FAST : MATH_EXACT,
+        .deterministic = p->deterministic != 0,
+        .require_device = p->require_device != 0,
+        .no_selftest = p->no_selftest != 0,
+        .cpu_isa = p->cpu_isa,
+        .kernels = p->kernels,
+        .mem_limit = p->gpu_mem,
+    };
+    out->kv = (struct kv_params){
+        .dtype = kv_types[p->kv_type],
+        .page_size = p->page_size,
+        .n_ctx = p->n_ctx,
+        .max_seqs = p->max_seqs,
+        .mem = p->kv_mem,
+    };
+    out->chunk = p->chunk;
+    out->max_want = p->max_seqs;
+    if (p->on_load) {
+        out->progress = pass_progress;
+        out->user = watch;
+    }
+    return 0;
+}
+
+static int open_engine(struct forge_engine *e, const struct forge_engine_params *given, struct err *err)
+{
+    struct forge_engine_params p;
+    struct load_params lp;
+    struct load_watch watch;
+    forge_engine_params_init(&p, sizeof p);
+    if (given->struct_size == 0)
+        return err_set(err, ERR_ARG, "the engine's parameters were not set up by forge_engine_params_init");
+    memcpy(&p, given, given->struct_size < sizeof p ? given->struct_size : sizeof p);
+    int rc = make_load_params(&lp, &p, &watch, err);
+    if (rc == 0)
+        rc = load_open(&e->l, &lp, err);
+    if (rc < 0)
+        return rc;
+    e->n_threads = p.n_threads ? p.n_threads : thread_count_default();
+    e->logits = mem_array((size_t)e->l.config->n_vocab, sizeof *e->logits);
+    if (!e->logits)
+        return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
+    size_t len = 0;
+    for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
+        len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
+    return seq_open(&e->seq, &e->l, err);
+}
+
+int forge_engine_open(struct forge_engine **out, const struct forge_engine_params *p, struct forge_error *err)
+{
+    struct err er = {0};
+    *out = NULL;
+    struct forge_engine *e = mem_array(1, sizeof *e);
+    if (!e) {
+        err_set(&er, ERR_NOMEM, "no memory for an engine");
+        return engine_error(err, &er);
+    }
+    e->seq.slot = -1;
+    if (open_engine(e, p, &er) < 0) {
+        forge_engine_close(e);
+        return engine_error(err, &er);
+    }
+    *out = e;
+    return 0;
+}
+
+void forge_engine_close(struct forge_engine *e)
+{
+    if (!e)
+        return;
+    assert(!e->in_step && !e->first); /* requests are freed before their engine */
+    seq_close(&e->seq);
+    free(e->logits);
+    load_close(&e->l);
+    free(e);
+}
+
+void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
+{
+    const struct loaded *l = &e->l;
+    const struct model_config *c = l->config;
+    *out = (struct forge_engine_info){
+        .model_path = weights_path(l->weights),
+        .format = weights_format_name(weights_format(l->weights)),
+        .architecture = config_arch_name(c),
+        .name = c->name,
+        .device = e->device,
+        .device_reason = l->reason,
+        .n_layers = c->n_layers,
+        .d_model = c->d_model,
+        .n_vocab = c->n_vocab,
+        .n_ctx = l->n_ctx,
+        .n_ctx_max = c->n_ctx_max,
+        .n_params = (uint64_t)config_n_params(l->weights),
+        .weight_bytes = l->model->weight_bytes,
+        .kv_bytes = kv_size(l->kv),
+        .work_bytes = l->work_bytes,
+        .n_threads = e->n_threads,
+        .load_s = l->load_s,
+        .default_temp = c->sampling.temp,
+        .default_top_p = c->sampling.top_p,
+        .default_min_p = c->sampling.min_p,
+        .default_repeat_penalty = c->sampling.repeat_penalty,
+        .default_top_k = c->sampling.top_k,
+    };
+}
+
+size_t forge_engine_placement(const struct forge_engine *e, struct forge_placement *out, size_t n)
+{
+    size_t count = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+        size_t first = count; /* of this operation's rows */
+        for (int i = 0; i < e->l.n_backends; i++) {
+            const struct op_stats *s = op_stats(e->l.backends[i], (enum op_id)op);
+            size_t at = first;
+            if (s->calls == 0)
+                continue;
+            while (at < count && at < n && strcmp(out[at].device, s->device) != 0)
+                at++;
+            if (at < count && at < n) {
+                out[at].calls += s->calls;
+                continue;
+            }
+            if (count < n)
+                out[count] = (struct forge_placement){op_name((enum op_id)op), s->device, s->calls};
+            count++;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,100 @@
+/* Private to the engine: the structs behind forge.h's opaque ones, and what its
+ * files ask of each other.
+ *
+ *   engine.c    opening, what the engine is
+ *   process.c   log, devices, version: what needs no engine
+ *   prompt.c    text to ids and back, the prompt of a request
+ *   request.c   submit, accessors, cancel, free
+ *   step.c      the scheduler and one step of the running request
+ *   output.c    from a new id to text, pieces and the end of a sample
+ *   logprobs.c  log-probabilities of chosen and best ids */
+#ifndef FORGE_RUN_ENGINE_H
+#define FORGE_RUN_ENGINE_H
+
+#include <forge.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "run/load.h"
+#include "run/sampler.h"
+#include "run/seq.h"
+#include "run/stop.h"
+
+struct forge_engine {
+    struct loaded l;
+    int n_threads;
+    float *logits; /* [n_vocab] of the running step */
+    struct seq seq; /* of the running request, slot kept */
+    struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
+    size_t n_active;                    /* of them, queued or running */
+    struct forge_request *running;      /* NULL = none */
+    bool in_step;                       /* callbacks must not step, free or close */
+    char device[512];
+};
+
+/* One of n_samples continuations. */
+struct sample {
+    struct ids ids;                  /* new ones, without an end id */
+    struct buf text;                 /* final text */
+    struct forge_logprob *logprobs;  /* [ids.n, 1 + n_logprobs] */
+    size_t logprobs_cap;
+    enum forge_finish finish;
+    double t_first, t_last;          /* of its first and last new id */
+};
+
+enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
+
+struct forge_request {
+    struct forge_engine *e;
+    struct forge_request *next, *prev; /* in the engine's list */
+    struct forge_request_params p;     /* pointers in it are not used after submit */
+    atomic_int cancel;
+    enum phase phase;
+    struct ids prompt;
+    struct sampler_params sampling;
+    struct sampler_bias *bias;
+    struct stop *stop;
+    struct sample *samples; /* [p.n_samples] */
+    int at;                 /* the running sample */
+    size_t n_told;      /* its ids that pieces have told of */
+    struct buf piece, fresh; /* scratch: text to tell now, text of one id */
+    bool closed;            /* a callback said stop: no more calls */
+    /* while running */
+    struct sampler *sampler;
+    struct detok *detok;
+    struct err err;
+    struct forge_error error; /* err, for the caller */
+    uint64_t seed;
+    double t_submit, t_start, deadline; /* deadline: a time, 0 = none */
+    struct forge_metrics metrics;
+    uint64_t n_prefilled, n_decoded; /* rows of prefill passes, passes of decode */
+};
+
+/* Copies e into out (may be NULL); returns its code. */
+int engine_error(struct forge_error *out, const struct err *e);
+
+/* ---- prompt.c ---- */
+/* The request's ids from its text or ids, by the rule for an empty prompt; refuses what cannot fit. */
+int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err);
+
+/* ---- output.c ---- */
+/* Takes the id that was chosen at the current step into the current sample, and ends that (its `finish` tells)
+ * where it should.  Fills r->err on an error. */
+int output_id(struct forge_request *r, int32_t id);
+/* LENGTH or CONTEXT when no further id may be made for the current sample, else NONE. */
+enum forge_finish output_limit(const struct forge_request *r);
+/* Ends the current sample: what is held back becomes text, the last piece is told. */
+void output_finish(struct forge_request *r, enum forge_finish finish);
+
+/* ---- logprobs.c ---- */
+/* Appends the log-probabilities for the id chosen from logits [n_vocab]. */
+int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err);
+
+/* ---- step.c ---- */
+/* Ends the request: its current sample and those after it with `finish` (NONE: all have ended by themselves);
+ * releases what only a running one needs. */
+void request_end(struct forge_request *r, enum forge_finish finish);
+
+#endif

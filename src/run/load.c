@@ -1,0 +1,218 @@
+/* From paths to everything a run needs, in the order that refuses early: files'
+ * indexes, configuration, tokenizer, memory; only then devices and weights.
+ * Knows nothing of requests or sampling. */
+#include "run/load.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/load_parts.h"
+
+#define CTX_DEFAULT 4096
+#define WANT_BYTES ((int64_t)32 << 20)
+
+void load_params_init(struct load_params *p)
+{
+    *p = (struct load_params){
+        .kv = {.dtype = DTYPE_F16, .page_size = 64, .n_ctx = -1, .max_seqs = 1},
+        .chunk = 512,
+    };
+}
+
+static int settle_ctx(struct loaded *l, const struct load_params *p, struct err *err)
+{
+    int64_t max = l->config->n_ctx_max, n = p->kv.n_ctx;
+    if (n < -1)
+        return err_set(err, ERR_ARG, "a context of %lld positions is not possible", (long long)n);
+    if (n > max)
+        return err_set(err, ERR_ARG, "a context of %lld positions is more than the model's limit of %lld", (long long)n,
+                       (long long)max);
+    l->n_ctx = n > 0 ? n : n == 0 || max < CTX_DEFAULT ? max : CTX_DEFAULT;
+    return 0;
+}
+
+/* Rows of a step and of its logits. */
+static int settle_rows(struct loaded *l, const struct load_params *p, struct err *err)
+{
+    if (p->chunk < 1)
+        return err_set(err, ERR_ARG, "chunk is %d; it must be at least 1", p->chunk);
+    if (p->kv.max_seqs < 1)
+        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->kv.max_seqs);
+    int64_t row_bytes = l->config->n_vocab * (int64_t)sizeof(float);
+    int64_t want = p->max_want > 0 ? p->max_want : WANT_BYTES / row_bytes;
+    l->chunk = p->chunk < l->n_ctx ? p->chunk : (int)l->n_ctx;
+    int64_t rows = l->chunk > p->kv.max_seqs ? l->chunk : p->kv.max_seqs;
+    want = want < p->kv.max_seqs ? p->kv.max_seqs : want;
+    l->max_want = (int)(want > rows ? rows : want);
+    return 0;
+}
+
+static void make_limits(const struct loaded *l, const struct kv_params *kv, struct forward_limits *out)
+{
+    int64_t page = kv->page_size ? kv->page_size : kv->n_ctx;
+    *out = (struct forward_limits){
+        .max_rows = l->chunk > kv->max_seqs ? l->chunk : kv->max_seqs,
+        .max_want = l->max_want,
+        .max_seqs = kv->max_seqs,
+    };
+    for (int g = 0; g < l->config->n_groups; g++)
+        out->max_pages[g] = (int)((kv->n_ctx + page - 1) / page);
+}
+
+static const char *figure(char out[32], uint64_t bytes)
+{
+    if (bytes < (uint64_t)1 << 20)
+        snprintf(out, 32, "%llu bytes", (unsigned long long)bytes);
+    else
+        snprintf(out, 32, "%.1f MiB", (double)bytes / (1 << 20));
+    return out;
+}
+
+/* Mapped weights are the page cache's and can be dropped and read again, so that they alone refuse nothing;
+ * what strides forced to be copied, the KV cache and the workspace must be there. */
+static int check_memory(const struct loaded *l, const struct kv_params *kv, struct err *err)
+{
+    char w[32], k[32], f[32], a[32], b[32];
+    uint64_t copied = 0, mapped = weights_bytes(l->weights), kv_need = kv_bytes(l->config, kv);
+    for (size_t i = 0; i < weights_count(l->weights); i++)
+        if (weights_at(l->weights, i)->copied)
+            copied += weights_at(l->weights, i)->size;
+    mapped -= copied < mapped ? copied : mapped;
+    if (kv->mem && kv_need > kv->mem)
+        return err_set(err, ERR_LIMIT,
+                       "the KV cache needs %s at ctx %lld and its budget is %s (besides %s for weights (mapped) and %s work); "
+                       "lower --ctx, choose a smaller --kv or raise --kv-mem",
+                       figure(k, kv_need), (long long)kv->n_ctx, figure(a, kv->mem), figure(w, mapped), figure(f, l->work_bytes));
+    uint64_t available = mem_available();
+    if (available == 0)
+        return 0;
+    uint64_t need = kv_need > UINT64_MAX - l->work_bytes - copied ? UINT64_MAX : kv_need + l->work_bytes + copied;
+    if (need > available)
+        return err_set(err, ERR_LIMIT,
+                       "this does not fit: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
+                       "work; available %s; lower --ctx or choose a smaller --kv",
+                       figure(w, mapped), figure(b, copied), figure(k, kv_need), (long long)kv->n_ctx, kv->max_seqs,
+                       figure(f, l->work_bytes), figure(a, available));
+    if (mapped > available - need)
+        log_msg(LOG_WARN, "weights of %s do not stay in the %s of memory that are left: expect reads from the disk",
+                figure(w, mapped), figure(a, available - need));
+    return 0;
+}
+
+/* "3,1": one share per device.  Plain decimals, whatever the locale. */
+static int parse_split(const char *text, double *out, int n, struct err *err)
+{
+    int count = 0;
+    const char *s = text;
+    while (count < n) {
+        double value = 0, unit = 1;
+        bool digits = false;
+        for (; *s >= '0' && *s <= '9'; s++, digits = true)
+            value = value * 10 + (*s - '0');
+        if (*s == '.')
+            for (s++; *s >= '0' && *s <= '9'; s++, digits = true)
+                value += (*s - '0') * (unit /= 10);
+        if (!digits || !(value > 0 && value < 1e9))
+            break;
+        out[count++] = value;
+        if (*s != ',')
+            break;
+        s++;
+    }
+    if (count != n || *s)
+        return err_set(err, ERR_ARG, "split \"%s\" must be %d numbers above 0, one per device, with commas between", text, n);
+    return 0;
+}
+
+static int open_model(struct loaded *l, const struct load_params *p, struct err *err)
+{
+    double split[REGISTRY_MAX_INSTANCES];
+    int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
+                           sizeof l->reason, err);
+    if (rc == 0 && p->split)
+        rc = parse_split(p->split, split, l->n_backends, err);
+    if (rc < 0)
+        return rc;
+    struct model_config *config = l->config;
+    rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,
+                    err);
+    config_fini(config); /* emptied by the move */
+    free(config);
+    l->config = rc == 0 ? &l->model->config : NULL;
+    return rc;
+}
+
+static int open_files(struct loaded *l, const struct load_params *p, struct err *err)
+{
+    int rc = weights_open(&l->weights, p->model, err);
+    if (rc < 0)
+        return rc;
+    l->config = mem_array(1, sizeof *l->config);
+    if (!l->config)
+        return err_set(err, ERR_NOMEM, "no memory for a configuration");
+    rc = config_load(l->config, l->weights, p->config, err);
+    if (rc == 0)
+        rc = load_tokenizer(&l->tokenizer, l->weights, p->tokenizer, err);
+    if (rc == 0)
+        rc = load_check_tokenizer(l->config, l->tokenizer, err);
+    if (rc == 0)
+        load_settle_end(l->config, l->tokenizer, weights_format(l->weights));
+    return rc;
+}
+
+int load_open(struct loaded *out, const struct load_params *p, struct err *err)
+{
+    double start = clock_now();
+    struct kv_params kv = p->kv;
+    struct forward_limits limits;
+    *out = (struct loaded){0};
+    if (!p->model || !*p->model)
+        return err_set(err, ERR_ARG, "no model is named");
+    int rc = open_files(out, p, err);
+    if (rc == 0 && !p->no_weights)
+        rc = settle_ctx(out, p, err);
+    if (rc == 0 && !p->no_weights)
+        rc = settle_rows(out, p, err);
+    if (rc < 0 || p->no_weights)
+        goto done;
+    kv.n_ctx = out->n_ctx;
+    kv.chunk = out->chunk;
+    if ((rc = kv_check(&kv, err)) < 0)
+        goto done;
+    make_limits(out, &kv, &limits);
+    out->work_bytes = forward_bytes(out->config, &limits);
+    if ((rc = check_memory(out, &kv, err)) < 0 || (rc = open_model(out, p, err)) < 0)
+        goto done;
+    if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0)
+        goto done;
+    for (int g = 0; g < out->config->n_groups; g++)
+        assert(limits.max_pages[g] == kv_max_pages(out->kv, g));
+    rc = forward_new(&out->forward, out->model, kv_layers(out->kv), &limits, err);
+done:
+    if (rc < 0)
+        load_close(out);
+    out->load_s = clock_now() - start;
+    return rc;
+}
+
+void load_close(struct loaded *l)
+{
+    forward_free(l->forward);
+    kv_free(l->kv);
+    if (l->model) {
+        model_close(l->model);
+    } else if (l->config) {
+        config_fini(l->config);
+        free(l->config);
+    }
+    for (int i = 0; i < l->n_backends; i++)
+        registry_close(l->backends[i]);
+    tokenizer_close(l->tokenizer);
+    weights_close(l->weights);
+    *l = (struct loaded){0};
+}

@@ -1,0 +1,116 @@
+/* From a new id to what the caller sees: text without half characters, without
+ * stop strings, in pieces; and how a sample ends. */
+#include "base/clock.h"
+#include "run/engine.h"
+
+static struct sample *current(struct forge_request *r)
+{
+    return &r->samples[r->at];
+}
+
+/* Tells the text in r->piece and the ids since the last piece; a callback that returns non-zero cancels. */
+static void tell(struct forge_request *r, enum forge_finish finish)
+{
+    struct sample *s = current(r);
+    struct forge_piece piece = {
+        .text = buf_str(&r->piece),
+        .text_len = r->piece.len,
+        .ids = s->ids.v ? s->ids.v + r->n_told : NULL,
+        .n_ids = s->ids.n - r->n_told,
+        .sample = r->at,
+        .finish = finish,
+    };
+    r->n_told = s->ids.n;
+    if (r->p.on_piece && !r->closed && r->p.on_piece(r->p.user, &piece)) {
+        r->closed = true;
+        atomic_store(&r->cancel, 1);
+    }
+    buf_clear(&r->piece);
+}
+
+/* What was added to r->piece since it was `before` bytes long is the sample's text too. */
+static void keep_text(struct forge_request *r, size_t before)
+{
+    buf_put(&current(r)->text, buf_str(&r->piece) + before, r->piece.len - before);
+}
+
+/* Passes r->fresh through the stop strings; true = one is complete, and what comes after it is dropped. */
+static bool take_text(struct forge_request *r)
+{
+    size_t before = r->piece.len;
+    bool stopped = stop_push(r->stop, buf_str(&r->fresh), r->fresh.len, &r->piece);
+    keep_text(r, before);
+    return stopped;
+}
+
+static bool text_failed(const struct forge_request *r)
+{
+    return r->samples[r->at].text.failed || r->piece.failed || r->fresh.failed;
+}
+
+static bool is_end(const struct forge_request *r, int32_t id)
+{
+    const struct model_config *c = r->e->l.config;
+    for (int i = 0; i < c->n_eos && !r->p.ignore_eos; i++)
+        if (c->eos[i] == id)
+            return true;
+    return false;
+}
+
+/* New ids are made while prompt and new ids together are at most n_ctx; the last of them is never stored. */
+enum forge_finish output_limit(const struct forge_request *r)
+{
+    const struct sample *s = &r->samples[r->at];
+    if (r->p.max_tokens >= 0 && (int64_t)s->ids.n >= r->p.max_tokens)
+        return FORGE_FINISH_LENGTH;
+    if ((int64_t)(r->prompt.n + s->ids.n) >= r->e->l.n_ctx)
+        return FORGE_FINISH_CONTEXT;
+    return FORGE_FINISH_NONE;
+}
+
+int output_id(struct forge_request *r, int32_t id)
+{
+    struct sample *s = current(r);
+    if (is_end(r, id)) {
+        output_finish(r, FORGE_FINISH_EOS);
+        return 0;
+    }
+    int rc = ids_push(&s->ids, id, &r->err);
+    if (rc < 0)
+        return rc;
+    r->metrics.output_tokens++;
+    s->t_last = clock_now();
+    if (s->ids.n == 1)
+        s->t_first = s->t_last;
+    if (r->metrics.ttft_ms == 0)
+        r->metrics.ttft_ms = (s->t_last - r->t_submit) * 1e3;
+    buf_clear(&r->fresh);
+    rc = detok_push(r->detok, id, &r->fresh, &r->err);
+    if (rc < 0)
+        return rc;
+    bool stopped = take_text(r);
+    if (text_failed(r))
+        return err_set(&r->err, ERR_NOMEM, "no memory for the text");
+    enum forge_finish finish = stopped ? FORGE_FINISH_STOP : output_limit(r);
+    if (finish != FORGE_FINISH_NONE)
+        output_finish(r, finish);
+    else if (r->piece.len)
+        tell(r, FORGE_FINISH_NONE);
+    return 0;
+}
+
+void output_finish(struct forge_request *r, enum forge_finish finish)
+{
+    if (r->detok && finish != FORGE_FINISH_STOP) { /* what is held back is final now */
+        size_t before;
+        buf_clear(&r->fresh);
+        detok_finish(r->detok, &r->fresh, NULL);
+        if (take_text(r) && finish < FORGE_FINISH_CANCELLED)
+            finish = FORGE_FINISH_STOP;
+        before = r->piece.len;
+        stop_flush(r->stop, &r->piece);
+        keep_text(r, before);
+    }
+    current(r)->finish = finish;
+    tell(r, finish);
+}

@@ -1,0 +1,102 @@
+/* Text to ids and back for the engine's callers, and what a request's prompt is.
+ * The tokenizer itself is text/'s. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/engine.h"
+
+static unsigned encode_flags(unsigned flags)
+{
+    return (flags & FORGE_TEXT_NO_BOS ? 0u : (unsigned)TOK_ADD_SPECIAL) |
+           (flags & FORGE_TEXT_PARSE_SPECIAL ? (unsigned)TOK_PARSE_SPECIAL : 0u);
+}
+
+int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_len, unsigned flags, int32_t **ids,
+                   size_t *n_ids, struct forge_error *err)
+{
+    struct ids l;
+    struct err er = {0};
+    ids_init(&l);
+    *ids = NULL;
+    *n_ids = 0;
+    int rc = tokenizer_encode(e->l.tokenizer, text, text_len, encode_flags(flags), &l, &er);
+    if (rc == 0 && !l.v && !(l.v = malloc(sizeof *l.v))) /* no ids is still an array */
+        rc = err_set(&er, ERR_NOMEM, "no memory for ids");
+    if (rc < 0) {
+        ids_fini(&l);
+        return engine_error(err, &er);
+    }
+    *ids = l.v;
+    *n_ids = l.n;
+    return 0;
+}
+
+int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_ids, int skip_special, char **text,
+                     size_t *text_len, struct forge_error *err)
+{
+    struct buf b;
+    struct err er = {0};
+    buf_init(&b);
+    *text = NULL;
+    *text_len = 0;
+    int rc = tokenizer_decode(e->l.tokenizer, ids, n_ids, skip_special != 0, &b, &er);
+    buf_puts(&b, ""); /* terminated even when empty */
+    if (rc == 0 && (b.failed || (!b.data && !(b.data = calloc(1, 1)))))
+        rc = err_set(&er, ERR_NOMEM, "no memory for the text of %zu ids", n_ids);
+    if (rc < 0) {
+        buf_fini(&b);
+        return engine_error(err, &er);
+    }
+    *text = b.data;
+    *text_len = b.len;
+    return 0;
+}
+
+/* A model needs at least one id to go on from: the start of a text where the tokenizer or the configuration
+ * names one, else the separator of documents. */
+static int empty_prompt_id(const struct loaded *l)
+{
+    static const char separator[] = "<|endoftext|>";
+    int32_t id = tokenizer_bos(l->tokenizer);
+    if (id < 0)
+        id = l->config->bos;
+    if (id < 0)
+        id = tokenizer_find(l->tokenizer, separator, sizeof separator - 1);
+    return id < l->config->n_vocab ? id : -1;
+}
+
+static int check_ids(const struct ids *ids, int64_t n_vocab, struct err *err)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->v[i] < 0 || ids->v[i] >= n_vocab)
+            return err_set(err, ERR_ARG, "prompt id %d (number %zu) is outside the vocabulary of %lld ids", (int)ids->v[i], i,
+                           (long long)n_vocab);
+    return 0;
+}
+
+int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err)
+{
+    const struct loaded *l = &e->l;
+    int rc = 0;
+    if (p->ids) {
+        for (size_t i = 0; i < p->n_ids && rc == 0; i++)
+            rc = ids_push(out, p->ids[i], err);
+    } else if (p->text) {
+        size_t len = p->text_len ? p->text_len : strlen(p->text);
+        rc = tokenizer_encode(l->tokenizer, p->text, len, encode_flags(p->text_flags), out, err);
+    } else {
+        return err_set(err, ERR_ARG, "a request needs a prompt: text or ids");
+    }
+    if (rc == 0 && out->n == 0) {
+        int32_t id = empty_prompt_id(l);
+        if (id < 0)
+            return err_set(err, ERR_ARG, "the prompt is empty, and this model names no token that starts a text");
+        rc = ids_push(out, id, err);
+    }
+    if (rc == 0)
+        rc = check_ids(out, l->config->n_vocab, err);
+    if (rc == 0 && (uint64_t)out->n > (uint64_t)l->n_ctx)
+        return err_set(err, ERR_LIMIT, "the prompt of %zu tokens does not fit in the context of %lld positions", out->n,
+                       (long long)l->n_ctx);
+    return rc;
+}

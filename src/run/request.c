@@ -1,0 +1,243 @@
+/* Requests: checked and copied at submit, read by the caller, freed.  What
+ * happens in between is step.c's. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "run/engine.h"
+
+void forge_request_params_init(struct forge_request_params *p, size_t struct_size)
+{
+    const struct forge_request_params defaults = {
+        .struct_size = struct_size,
+        .sampling = {.top_p = 1, .typical_p = 1, .repeat_penalty = 1},
+        .max_tokens = 256,
+        .n_samples = 1,
+        .n_logprobs = -1,
+    };
+    memset(p, 0, struct_size);
+    memcpy(p, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
+}
+
+/* The caller's params at the size of this library's; fields it does not know have their defaults. */
+static int copy_params(struct forge_request_params *out, const struct forge_request_params *p, struct err *err)
+{
+    forge_request_params_init(out, sizeof *out);
+    if (p->struct_size == 0)
+        return err_set(err, ERR_ARG, "the request's parameters were not set up by forge_request_params_init");
+    memcpy(out, p, p->struct_size < sizeof *out ? p->struct_size : sizeof *out);
+    return 0;
+}
+
+static int check_params(const struct forge_request_params *p, int64_t n_vocab, struct err *err)
+{
+    if (p->max_tokens < -1)
+        return err_set(err, ERR_ARG, "max_tokens is %lld; it must be at least -1", (long long)p->max_tokens);
+    if (p->n_samples < 1)
+        return err_set(err, ERR_ARG, "n_samples is %d; it must be at least 1", p->n_samples);
+    if (p->n_logprobs < -1 || p->n_logprobs > n_vocab)
+        return err_set(err, ERR_ARG, "n_logprobs is %d; it must be -1 (none) to %lld", p->n_logprobs, (long long)n_vocab);
+    if (!(p->deadline_s >= 0) || isinf(p->deadline_s))
+        return err_set(err, ERR_ARG, "deadline_s is %g; it must be 0 (none) or more", p->deadline_s);
+    if (p->text_flags & ~(unsigned)(FORGE_TEXT_NO_BOS | FORGE_TEXT_PARSE_SPECIAL))
+        return err_set(err, ERR_ARG, "text_flags has unknown bits (0x%x)", p->text_flags);
+    return 0;
+}
+
+static int copy_sampling(struct forge_request *r, const struct forge_sampling *s, struct err *err)
+{
+    r->bias = mem_array(s->n_bias, sizeof *r->bias);
+    if (!r->bias)
+        return err_set(err, ERR_NOMEM, "no memory for %zu logit biases", s->n_bias);
+    for (size_t i = 0; i < s->n_bias; i++)
+        r->bias[i] = (struct sampler_bias){s->bias[i].id, s->bias[i].bias};
+    r->seed = s->has_seed ? s->seed : rng_fresh_seed();
+    r->sampling = (struct sampler_params){
+        .temp = (double)s->temp,
+        .top_k = s->top_k,
+        .top_p = (double)s->top_p,
+        .min_p = (double)s->min_p,
+        .typical_p = (double)s->typical_p,
+        .repeat_penalty = (double)s->repeat_penalty,
+        .presence_penalty = (double)s->presence_penalty,
+        .frequency_penalty = (double)s->frequency_penalty,
+        .bias = r->bias,
+        .n_bias = s->n_bias,
+        .seed = r->seed,
+    };
+    return sampler_params_check(&r->sampling, true, r->e->l.config->n_vocab, err);
+}
+
+static void free_parts(struct forge_request *r)
+{
+    for (int i = 0; r->samples && i < r->p.n_samples; i++) {
+        ids_fini(&r->samples[i].ids);
+        buf_fini(&r->samples[i].text);
+        free(r->samples[i].logprobs);
+    }
+    free(r->samples);
+    free(r->bias);
+    stop_free(r->stop);
+    ids_fini(&r->prompt);
+    buf_fini(&r->piece);
+    buf_fini(&r->fresh);
+    free(r);
+}
+
+static void enqueue(struct forge_engine *e, struct forge_request *r)
+{
+    r->prev = e->last;
+    if (e->last)
+        e->last->next = r;
+    else
+        e->first = r;
+    e->last = r;
+    e->n_active++;
+}
+
+static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
+{
+    int rc = copy_params(&r->p, p, err);
+    if (rc == 0)
+        rc = check_params(&r->p, r->e->l.config->n_vocab, err);
+    if (rc < 0) {
+        r->p.n_samples = 0; /* nothing of it was made */
+        return rc;
+    }
+    if ((rc = copy_sampling(r, &r->p.sampling, err)) < 0 ||
+        (rc = stop_new(&r->stop, r->p.stops, r->p.n_stops, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0)
+        return rc;
+    r->samples = mem_array((size_t)r->p.n_samples, sizeof *r->samples);
+    if (!r->samples)
+        return err_set(err, ERR_NOMEM, "no memory for %d samples", r->p.n_samples);
+    for (int i = 0; i < r->p.n_samples; i++) {
+        ids_init(&r->samples[i].ids);
+        buf_init(&r->samples[i].text);
+    }
+    r->metrics.input_tokens = r->prompt.n;
+    r->t_submit = clock_now();
+    r->deadline = r->p.deadline_s > 0 ? r->t_submit + r->p.deadline_s : 0;
+    return 0;
+}
+
+int forge_submit(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                 struct forge_error *err)
+{
+    struct err er = {0};
+    *out = NULL;
+    struct forge_request *r = mem_array(1, sizeof *r);
+    if (!r) {
+        err_set(&er, ERR_NOMEM, "no memory for a request");
+        return engine_error(err, &er);
+    }
+    r->e = e;
+    atomic_init(&r->cancel, 0);
+    ids_init(&r->prompt);
+    buf_init(&r->piece);
+    buf_init(&r->fresh);
+    if (make_request(r, p, &er) < 0) {
+        free_parts(r);
+        return engine_error(err, &er);
+    }
+    enqueue(e, r);
+    *out = r;
+    return 0;
+}
+
+void forge_request_cancel(struct forge_request *r)
+{
+    atomic_store(&r->cancel, 1);
+}
+
+void forge_request_free(struct forge_request *r)
+{
+    if (!r)
+        return;
+    struct forge_engine *e = r->e;
+    assert(!e->in_step); /* not from a callback */
+    r->closed = true;    /* its callbacks are not called any more */
+    request_end(r, FORGE_FINISH_CANCELLED);
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        e->first = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    else
+        e->last = r->prev;
+    free_parts(r);
+}
+
+/* ---- what the caller may ask ---- */
+
+static const struct sample *sample_at(const struct forge_request *r, int i)
+{
+    return i >= 0 && i < r->p.n_samples ? &r->samples[i] : NULL;
+}
+
+enum forge_finish forge_request_finish(const struct forge_request *r, int sample)
+{
+    const struct sample *s = sample_at(r, sample);
+    return s ? s->finish : FORGE_FINISH_NONE;
+}
+
+const struct forge_error *forge_request_error(const struct forge_request *r)
+{
+    return &r->error;
+}
+
+void forge_request_metrics(const struct forge_request *r, struct forge_metrics *out)
+{
+    double span = 0;
+    uint64_t later = 0; /* tokens after the first of their sample */
+    *out = r->metrics;
+    for (int i = 0; i < r->p.n_samples; i++) {
+        const struct sample *s = &r->samples[i];
+        if (s->ids.n < 2)
+            continue;
+        span += s->t_last - s->t_first;
+        later += s->ids.n - 1;
+    }
+    out->tpot_ms = later ? span / (double)later * 1e3 : 0;
+    out->prefill_tok_s = r->metrics.prefill_s > 0 ? (double)r->n_prefilled / r->metrics.prefill_s : 0;
+    out->decode_tok_s = r->metrics.decode_s > 0 ? (double)r->n_decoded / r->metrics.decode_s : 0;
+}
+
+uint64_t forge_request_seed(const struct forge_request *r)
+{
+    return r->seed;
+}
+
+const int32_t *forge_request_prompt_ids(const struct forge_request *r, size_t *n)
+{
+    *n = r->prompt.n;
+    return r->prompt.v;
+}
+
+const int32_t *forge_request_ids(const struct forge_request *r, int sample, size_t *n)
+{
+    const struct sample *s = sample_at(r, sample);
+    *n = s ? s->ids.n : 0;
+    return s ? s->ids.v : NULL;
+}
+
+const char *forge_request_text(const struct forge_request *r, int sample, size_t *len)
+{
+    const struct sample *s = sample_at(r, sample);
+    *len = s ? s->text.len : 0;
+    return s ? buf_str(&s->text) : "";
+}
+
+const struct forge_logprob *forge_request_logprobs(const struct forge_request *r, int sample, size_t i, size_t *n)
+{
+    const struct sample *s = sample_at(r, sample);
+    *n = 0;
+    if (r->p.n_logprobs < 0 || !s || i >= s->ids.n)
+        return NULL;
+    *n = 1 + (size_t)r->p.n_logprobs;
+    return s->logprobs + i * *n;
+}
