@@ -83,7 +83,8 @@ struct backend_ops {
 /* What op.c keeps for every instance; a backend's own struct begins with this. */
 struct backend {
     const struct backend_ops *ops;
-    char device[128];        /* name shown to users */
+    char device[128];        /* name shown to users: "cpu", "opencl:0" */
+    char detail[128];        /* what that is: "AMD EPYC ..., 2 threads, avx512"; may be empty */
     struct err latched;      /* first failure of the step; code 0 = none */
     struct op_stats stats[OP_COUNT];
     bool profiling;

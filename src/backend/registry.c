@@ -57,7 +57,7 @@ static int list_cpu(struct device_list *out, struct err *err)
 
     if (d == NULL)
         return ERR_NOMEM;
-    cpu_describe(d->name, sizeof d->name);
+    cpu_describe(d->name, sizeof d->name, thread_count_default(), NULL);
     char isas[128];
     snprintf(d->detail, sizeof d->detail, "threads, exact arithmetic; instruction sets: %s", cpu_isa_list(isas, sizeof isas));
     d->mem_size = mem_available();
@@ -227,10 +227,9 @@ static void explain(char *reason, size_t size, const char *selector, struct back
 
     buf_init(&b);
     for (int i = 0; i < n; i++) {
-        char name[128];
         buf_printf(&b, "%s%s", i > 0 ? ", " : "", be[i]->device);
-        if (strcmp(be[i]->ops->name, "cpu") == 0)
-            buf_printf(&b, " (%s)", cpu_describe(name, sizeof name));
+        if (be[i]->detail[0] != '\0')
+            buf_printf(&b, " (%s)", be[i]->detail);
     }
     if (strcmp(selector, "auto") == 0)
         snprintf(reason, size, "auto: %s, the only kind of device this version runs fast on", buf_str(&b));

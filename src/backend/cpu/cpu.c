@@ -1,22 +1,136 @@
-/* The `cpu` backend: opens, closes, and owns its threads and scratch memory. */
+/* The `cpu` backend: opens, closes, owns its threads and their scratch, and
+ * the table of its operations.  Exact arithmetic in the canonical order of
+ * kernels.h, also where `fast` would be allowed.  Weights are used where they
+ * lie in the mapped file. */
+#include "backend/cpu/cpu.h"
+
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "backend/cpu/host.h"
+#include "base/mem.h"
 
-const char *cpu_isa_list(char *out, size_t size)
+/* ---- work over threads ---- */
+struct range_job {
+    struct cpu *cpu;
+    range_fn *fn;
+    const void *arg;
+    int64_t n, grain;
+    atomic_llong next; /* first item nobody has taken */
+};
+
+static void take_parts(void *arg, int thread, int n_threads)
 {
-    snprintf(out, size, "c");
-    return out;
+    struct range_job *job = arg;
+
+    (void)n_threads;
+    for (;;) {
+        int64_t lo = atomic_fetch_add_explicit(&job->next, job->grain, memory_order_relaxed);
+        if (lo >= job->n)
+            return;
+        int64_t hi = job->n - lo < job->grain ? job->n : lo + job->grain;
+        job->fn(job->cpu, job->arg, lo, hi, job->cpu->scratch[thread]);
+    }
 }
 
-const char *cpu_describe(char *out, size_t size)
+void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg)
 {
-    snprintf(out, size, "processor");
-    return out;
+    struct range_job job = { .cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain };
+
+    if (cpu->n_threads == 1 || n <= grain) {
+        fn(cpu, arg, 0, n, cpu->scratch[0]);
+        return;
+    }
+    atomic_init(&job.next, 0);
+    pool_run(cpu->pool, take_parts, &job);
 }
+
+int64_t cpu_grain(int64_t cost)
+{
+    const int64_t worth = 32768; /* a few microseconds of work */
+    return cost >= worth ? 1 : worth / (cost > 0 ? cost : 1);
+}
+
+/* ---- the instance ---- */
+static void cpu_close(struct backend *be)
+{
+    struct cpu *cpu = (struct cpu *)be;
+
+    pool_free(cpu->pool);
+    for (int t = 0; cpu->scratch != NULL && t < cpu->n_threads; t++)
+        free(cpu->scratch[t]);
+    free(cpu->scratch);
+    free(cpu->order);
+    free(cpu->parts);
+    free(cpu->pairs_out);
+    free(cpu);
+}
+
+static const struct backend_ops cpu_ops = {
+    .name = "cpu",
+    .close = cpu_close,
+    .caps = host_caps,
+    .alloc = host_alloc,
+    .free = host_free,
+    .write = host_write,
+    .copy = host_copy,
+    .read = host_read,
+    .import = host_import,
+    .export = host_export,
+    .begin = host_begin,
+    .sync = host_sync,
+    .embed = cpu_embed,
+    .rmsnorm = cpu_rmsnorm,
+    .linear = cpu_linear,
+    .rope = cpu_rope,
+    .kv_store = host_kv_store,
+    .attention = cpu_attention,
+    .act_mul = cpu_act_mul,
+    .add = cpu_add,
+    .scale = cpu_scale,
+    .softcap = cpu_softcap,
+    .route = cpu_route,
+    .linear_experts = cpu_linear_experts,
+    .gather_rows = host_gather_rows,
+    .argmax = host_argmax,
+    .topk = host_topk,
+    .linear_qkv = cpu_linear_qkv,
+    .gate_up = cpu_gate_up,
+};
 
 int cpu_open(struct backend **out, const struct backend_params *params, struct err *err)
 {
-    (void)out, (void)params;
-    return err_set(err, ERR_DEVICE, "cpu: this backend is not there yet; use ref");
+    const struct cpu_kernels *k = kernels_find(params->cpu_isa);
+    struct cpu *cpu = NULL;
+    char isas[64];
+    int rc;
+
+    if (k == NULL)
+        return err_set(err, ERR_ARG, "instruction set \"%s\" is not built in or not there; usable here: %s",
+                       params->cpu_isa, cpu_isa_list(isas, sizeof isas));
+    if (params->n_threads < 0)
+        return err_set(err, ERR_ARG, "cpu: %d threads", params->n_threads);
+    cpu = mem_array(1, sizeof *cpu);
+    if (cpu == NULL)
+        return err_set(err, ERR_NOMEM, "cpu: no memory for the instance");
+    cpu->be.ops = &cpu_ops;
+    cpu->k = k;
+    rc = pool_new(&cpu->pool, params->n_threads > 0 ? params->n_threads : thread_count_default(), err);
+    if (rc != 0)
+        goto fail;
+    cpu->n_threads = pool_size(cpu->pool);
+    cpu->scratch = mem_array((size_t)cpu->n_threads, sizeof(struct kern_scratch *));
+    for (int t = 0; t < cpu->n_threads; t++)
+        if (cpu->scratch == NULL || (cpu->scratch[t] = mem_aligned(64, sizeof(struct kern_scratch))) == NULL) {
+            rc = err_set(err, ERR_NOMEM, "cpu: no memory for the scratch of %d threads", cpu->n_threads);
+            goto fail;
+        }
+    snprintf(cpu->be.device, sizeof cpu->be.device, "cpu");
+    cpu_describe(cpu->be.detail, sizeof cpu->be.detail, cpu->n_threads, k->isa);
+    *out = &cpu->be;
+    return 0;
+fail:
+    cpu_close(&cpu->be);
+    return rc;
 }

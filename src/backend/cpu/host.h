@@ -13,8 +13,8 @@
 int cpu_open(struct backend **out, const struct backend_params *params, struct err *err);
 int ref_open(struct backend **out, const struct backend_params *params, struct err *err);
 
-/* "AMD EPYC 9B45, 2 threads, avx512", for the list of devices. */
-const char *cpu_describe(char *out, size_t size);
+/* "AMD EPYC 9B45, 2 threads, avx512"; isa NULL = the best. */
+const char *cpu_describe(char *out, size_t size, int n_threads, const char *isa);
 /* Instruction sets built in and supported here, best first: "avx512, avx2, c". */
 const char *cpu_isa_list(char *out, size_t size);
 

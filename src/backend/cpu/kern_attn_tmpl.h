@@ -1,0 +1,232 @@
+/* Attention, part of kern_tmpl.h: the same primitives, the same rule.
+ *
+ * Positions are taken in chunks of 64 at absolute positions 0, 64, 128, ...,
+ * whatever the pages and the window; positions a query does not see are
+ * skipped.  A chunk gives
+ *     s_p = cap(scale * (q . k_p))     16 partial sums over head_dim
+ *     m = max s_p    e_p = e^(s_p - m)
+ *     l = sum e_p    partial t takes the positions p = t mod 16
+ *     o = sum e_p v_p                  p rising, by fma
+ * and chunks are joined in rising order; M, L, O start as the first chunk's:
+ *     M' = max(M, m)   a = e^(M - M')   b = e^(m - M')
+ *     L = fma(L, a, l b)   O = fma(O, a, o b)   M = M'
+ * At the end out = O * (1 / L). */
+
+/* Rows of k and v of the positions of one chunk; NULL where no query looks. */
+struct kv_chunk {
+    const uint8_t *k[KERN_CHUNK], *v[KERN_CHUNK];
+    int lo, hi; /* positions lo <= j < hi of the chunk are seen by some query */
+};
+
+static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
+{
+    size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
+
+    for (int j = c->lo; j < c->hi; j++) {
+        int32_t p = start + j;
+        size_t page = (size_t)kv->pages[p / kv->page_size];
+        size_t row = (page * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size + (size_t)(p % kv->page_size);
+        c->k[j] = kv->k + row * row_size;
+        c->v[j] = kv->v + row * row_size;
+    }
+}
+
+static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
+{
+    uint16_t h;
+    if (!kv->f16)
+        return load_f32(row, d);
+    memcpy(&h, row + 2 * d, sizeof h);
+    return f16_scalar(h);
+}
+
+/* Scores of NW positions from j for NX queries. */
+#define SCORES(NW, NX, row)                                                                                       \
+    {                                                                                                             \
+        const float *x[NX];                                                                                       \
+        const uint8_t *w[NW];                                                                                     \
+        V16 acc[NW][NX];                                                                                          \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = c->k[j + i];                                                 \
+        UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                      \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++) acc[i][t] = v_zero();         \
+        TILE_STEPS(NW, NX, row, w, x, 0, 0, full, acc)                                                            \
+        for (int i = 0; tail != 0 && i < (NW); i++) {                                                             \
+            float ks[KERN_LANES];                                                                                 \
+            for (int l = 0; l < tail; l++)                                                                        \
+                ks[l] = kv_value(kv, w[i], 16 * full + l);                                                        \
+            for (int t = 0; t < (NX); t++)                                                                        \
+                acc[i][t] = add_tail(acc[i][t], ks, x[t] + 16 * full, tail);                                      \
+        }                                                                                                         \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                               \
+            s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                                          \
+    }
+
+#define SCORES_FORMAT(name, row)                                                                                  \
+    static void name(float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q, int n,  \
+                     const struct kern_kv *kv)                                                                    \
+    {                                                                                                             \
+        int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = c->lo;                                        \
+        for (; j + 4 <= c->hi; j += 4)                                                                            \
+            switch (n) {                                                                                          \
+            case 1: SCORES(4, 1, row) break;                                                                      \
+            case 2: SCORES(4, 2, row) break;                                                                      \
+            case 3: SCORES(4, 3, row) break;                                                                      \
+            default: SCORES(4, 4, row) break;                                                                     \
+            }                                                                                                     \
+        for (; j < c->hi; j++)                                                                                    \
+            switch (n) {                                                                                          \
+            case 1: SCORES(1, 1, row) break;                                                                      \
+            case 2: SCORES(1, 2, row) break;                                                                      \
+            case 3: SCORES(1, 3, row) break;                                                                      \
+            default: SCORES(1, 4, row) break;                                                                     \
+            }                                                                                                     \
+    }
+
+SCORES_FORMAT(scores_f32, row_f32)
+SCORES_FORMAT(scores_f16, row_f16)
+
+/* s[lo..hi) -> e^(s - m), 0 elsewhere; gives m and the sum l. */
+static void chunk_softmax(float s[KERN_CHUNK], int lo, int hi, float softcap, float *m, float *l)
+{
+    float max = -INFINITY, cut[KERN_CHUNK] = { 0 };
+    V16 acc = v_zero();
+
+    if (softcap > 0) {
+        float inv = 1.0f / softcap;
+        for (int j = lo; j < hi; j++)
+            s[j] = softcap * canon_tanh(s[j] * inv);
+    }
+    for (int j = lo; j < hi; j++)
+        max = s[j] > max ? s[j] : max;
+    for (int j = lo; j < hi; j++)
+        cut[j] = canon_exp(s[j] - max);
+    memcpy(s, cut, sizeof cut);
+    for (int j = 0; j < KERN_CHUNK; j += 16)
+        acc = v_add(acc, v_load(s + j));
+    *m = max;
+    *l = v_tree(acc);
+}
+
+/* What the chunks so far add up to, for one query; O is its out. */
+struct running {
+    bool any;
+    float m, l;
+    float a, b; /* factors of the old sums and of the chunk's */
+    int lo, hi; /* positions of this chunk that it sees */
+};
+
+/* o of one chunk for NX queries, 16 values of head_dim from d on, joined to what is there.
+ * Positions that only some queries see take the branch. */
+#define VALUES(NX, row)                                                                                           \
+    {                                                                                                             \
+        V16 acc[NX], v;                                                                                           \
+        UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                                  \
+        for (int j = c->lo; j < c->hi; j++) {                                                                     \
+            v = row(c->v[j], d);                                                                                  \
+            if (j >= all_lo && j < all_hi) {                                                                      \
+                UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                \
+            } else {                                                                                              \
+                UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)                        \
+                    acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                                                  \
+            }                                                                                                     \
+        }                                                                                                         \
+        UNROLL for (int t = 0; t < (NX); t++) if (run[t].lo < run[t].hi)                                          \
+            v_store(q[t].out + d, run[t].any ? v_fma(v_load(q[t].out + d), v_splat(run[t].a),                     \
+                                                     v_mul(acc[t], v_splat(run[t].b)))                            \
+                                             : acc[t]);                                                           \
+    }
+
+#define VALUES_FORMAT(name, row)                                                                                  \
+    static void name(const float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q,   \
+                     int n, const struct running *run, int head_dim)                                              \
+    {                                                                                                             \
+        int all_lo = c->lo, all_hi = c->hi;                                                                       \
+        for (int t = 0; t < n; t++) {                                                                             \
+            all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                                     \
+            all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                                     \
+        }                                                                                                         \
+        for (int d = 0; d + 16 <= head_dim; d += 16)                                                              \
+            switch (n) {                                                                                          \
+            case 1: VALUES(1, row) break;                                                                         \
+            case 2: VALUES(2, row) break;                                                                         \
+            case 3: VALUES(3, row) break;                                                                         \
+            default: VALUES(4, row) break;                                                                        \
+            }                                                                                                     \
+    }
+
+VALUES_FORMAT(values_f32, row_f32)
+VALUES_FORMAT(values_f16, row_f16)
+
+/* The same for the values of head_dim after the last whole 16. */
+static void values_tail(const float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q, int n,
+                        const struct running *run, const struct kern_kv *kv)
+{
+    for (int t = 0; t < n; t++)
+        for (int d = kv->head_dim / 16 * 16; d < kv->head_dim && run[t].lo < run[t].hi; d++) {
+            float o = 0;
+            for (int j = run[t].lo; j < run[t].hi; j++)
+                o = __builtin_fmaf(s[t][j], kv_value(kv, c->v[j], d), o);
+            q[t].out[d] = run[t].any ? __builtin_fmaf(q[t].out[d], run[t].a, o * run[t].b) : o;
+        }
+}
+
+/* The part lo .. hi of the chunk at `start` that a query sees; empty: lo = hi = 0. */
+static void see(struct running *run, const struct kern_query *q, int32_t start)
+{
+    int32_t lo = q->first > start ? q->first - start : 0;
+    int32_t hi = q->last - start + 1 < KERN_CHUNK ? q->last - start + 1 : KERN_CHUNK;
+    run->lo = lo < hi ? lo : 0;
+    run->hi = lo < hi ? hi : 0;
+}
+
+static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start)
+{
+    float s[KERN_TILE][KERN_CHUNK] = { { 0 } };
+    struct kv_chunk c = { .lo = KERN_CHUNK, .hi = 0 };
+
+    for (int t = 0; t < n; t++) {
+        see(&run[t], &q[t], start);
+        if (run[t].lo == run[t].hi)
+            continue;
+        c.lo = run[t].lo < c.lo ? run[t].lo : c.lo;
+        c.hi = run[t].hi > c.hi ? run[t].hi : c.hi;
+    }
+    if (c.lo >= c.hi)
+        return;
+    find_rows(&c, kv, start);
+    (kv->f16 ? scores_f16 : scores_f32)(s, &c, q, n, kv);
+    for (int t = 0; t < n; t++) {
+        struct running *r = &run[t];
+        float m, l;
+        if (r->lo == r->hi)
+            continue;
+        chunk_softmax(s[t], r->lo, r->hi, kv->softcap, &m, &l);
+        float top = r->any && r->m > m ? r->m : m;
+        r->a = r->any ? canon_exp(r->m - top) : 0;
+        r->b = canon_exp(m - top);
+        r->l = r->any ? __builtin_fmaf(r->l, r->a, l * r->b) : l;
+        r->m = top;
+    }
+    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, &c, q, n, run, kv->head_dim);
+    values_tail((const float(*)[KERN_CHUNK])s, &c, q, n, run, kv);
+    for (int t = 0; t < n; t++)
+        run[t].any = run[t].any || run[t].lo < run[t].hi;
+}
+
+static void attention(const struct kern_query *q, int n, const struct kern_kv *kv)
+{
+    struct running run[KERN_TILE] = { { 0 } };
+    int32_t first = q[0].first, last = q[0].last;
+
+    for (int t = 1; t < n; t++) {
+        first = q[t].first < first ? q[t].first : first;
+        last = q[t].last > last ? q[t].last : last;
+    }
+    for (int32_t start = first / KERN_CHUNK * KERN_CHUNK; start <= last; start += KERN_CHUNK)
+        attend_chunk(q, n, kv, run, start);
+    for (int t = 0; t < n; t++) {
+        float inv = canon_recip(run[t].l);
+        for (int d = 0; d < kv->head_dim; d++)
+            q[t].out[d] *= inv;
+    }
+}

@@ -1,0 +1,89 @@
+/* The inner loops of the `cpu` backend, one table per instruction set.
+ *
+ * All tables give the same bits: kern_tmpl.h fixes the order of every sum and
+ * is compiled once per set over a handful of 16-lane primitives.  Nothing here
+ * knows threads, buffers or tensors: plain pointers and ranges only.
+ *
+ * The canonical sum of n terms: partial l of 16 takes the terms k = l mod 16
+ * in rising order, by fma; then a[t] += a[t + 8] for t < 8, then 4, 2, 1. */
+#ifndef FORGE_BACKEND_CPU_KERNELS_H
+#define FORGE_BACKEND_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/op.h"
+
+enum {
+    KERN_LANES = 16,  /* partial sums of one output */
+    KERN_TILE = 4,    /* rows of w and of x in one register tile */
+    KERN_PANEL = 16,  /* rows of w dequantised together */
+    KERN_STRIP = 512, /* values of a row dequantised at once: a multiple of every block */
+    KERN_ROWS = 64,   /* rows of x that share a dequantised panel */
+    KERN_CHUNK = 64   /* positions of one attention chunk */
+};
+
+/* Scratch of one thread: about 96 KiB, meant for the second-level cache. */
+struct kern_scratch {
+    float w[KERN_PANEL * KERN_STRIP];
+    float acc[KERN_ROWS * KERN_PANEL * KERN_LANES]; /* [x row][w row][lane] between strips */
+};
+
+/* out[out_row(r)][o] = sum_k w[o][k] x[x_row(r)][k] (+ bias[o]) */
+struct kern_linear {
+    const uint8_t *w; /* rows of `row_size` bytes, any alignment */
+    size_t row_size;
+    enum dtype dtype;
+    int64_t k, n_rows;
+    const float *x;          /* [.., k] */
+    float *out;              /* [.., out_cols] */
+    int64_t out_cols;
+    const int32_t *x_rows;   /* [n_rows], NULL = 0, 1, 2 ... */
+    const int32_t *out_rows; /* [n_rows], NULL = 0, 1, 2 ... */
+    const uint8_t *bias;     /* f32, any alignment; NULL = none */
+};
+
+/* One query vector: a head of a row. */
+struct kern_query {
+    const float *q;      /* [head_dim] */
+    float *out;          /* [head_dim] */
+    int32_t first, last; /* positions it sees, both included */
+};
+
+/* The pages of one sequence and one kv head, as bytes of f32 or f16 rows. */
+struct kern_kv {
+    const uint8_t *k, *v;  /* the pools */
+    const int32_t *pages;  /* [max_pages] of this sequence */
+    int n_kv_heads, kv_head, head_dim, page_size;
+    bool f16;
+    float scale, softcap;  /* softcap 0 = off */
+};
+
+struct cpu_kernels {
+    const char *isa; /* NULL = not built */
+    /* outputs o0 .. o1 of all rows */
+    void (*linear)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
+    /* n values of a row of w from element k0 (a multiple of KERN_STRIP) */
+    void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
+    /* n_queries <= KERN_TILE queries of one sequence and kv head */
+    void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv);
+    void (*rmsnorm)(float *out, const float *x, const uint8_t *w, int64_t n, float eps, bool add_one);
+    void (*rope)(float *head, const float *cs, int n_rot, enum op_pairs pairs);
+    void (*act_mul)(float *out, const float *x, const float *y, int64_t n, enum op_act act);
+    void (*add)(float *out, const float *x, const float *y, int64_t n);
+    void (*scale)(float *out, const float *x, float s, int64_t n);
+    void (*softcap)(float *out, float cap, int64_t n);
+    /* weights of the chosen experts from all logits */
+    void (*route)(float *w, const int32_t *ids, int n_used, const float *logits, int64_t n, bool renorm);
+    /* out[i] = sum_j w[j] y[j][i], j rising */
+    void (*mix)(float *out, const float *w, const float *y, int n_used, int64_t n);
+};
+
+extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512;
+
+/* The table for a name ("c", "avx2", "avx512"), or the best for NULL; NULL = not built or not
+ * supported by this processor. */
+const struct cpu_kernels *kernels_find(const char *isa);
+
+#endif

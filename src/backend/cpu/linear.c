@@ -1,0 +1,192 @@
+/* The `cpu` matrix products: one list of parts (a matrix and the rows that
+ * meet it) for a plain product, q/k/v together, gate with up, and experts.
+ * Splits output columns over the threads; the sums are in kern_tmpl.h, so no
+ * split can change one. */
+#include <assert.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/host.h"
+#include "base/mem.h"
+
+struct linear_job {
+    const struct kern_linear *parts;
+    int n_parts;
+    const struct tensor *mul; /* gate_up: parts[1]'s output; NULL = plain */
+    enum op_act act;
+};
+
+static struct kern_linear part(const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+{
+    return (struct kern_linear){
+        .w = host_ptr(w), .row_size = host_row_size(w), .dtype = w->dtype,
+        .k = x->cols, .n_rows = x->rows, .x = host_f32(x), .out = host_f32(out), .out_cols = out->cols,
+        .bias = bias != NULL ? host_ptr(bias) : NULL,
+    };
+}
+
+/* A part's columns, rounded up so that panels do not straddle two parts. */
+static int64_t padded(int64_t cols)
+{
+    return (cols + KERN_PANEL - 1) / KERN_PANEL * KERN_PANEL;
+}
+
+/* Columns lo .. hi of all parts in a row. */
+static void linear_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct linear_job *job = arg;
+
+    for (int i = 0; i < job->n_parts && hi > 0; i++) {
+        const struct kern_linear *p = &job->parts[i];
+        int64_t n = padded(p->out_cols), from = lo > 0 ? lo : 0, to = hi < p->out_cols ? hi : p->out_cols;
+        if (from < to)
+            cpu->k->linear(p, from, to, s);
+        lo -= n;
+        hi -= n;
+    }
+}
+
+/* Columns in each part that a thread takes: whole panels, several turns for each thread, not
+ * so few that waking it costs more. */
+static int64_t linear_grain(const struct cpu *cpu, int64_t cols, int64_t cost)
+{
+    int64_t grain = cols / (8 * cpu->n_threads), least = cpu_grain(cost);
+    return padded(grain > least ? grain : least);
+}
+
+static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_parts)
+{
+    struct linear_job job = { .parts = parts, .n_parts = n_parts };
+    int64_t cols = 0, most = 1;
+
+    for (int i = 0; i < n_parts; i++) {
+        cols += padded(parts[i].out_cols);
+        most = parts[i].n_rows > most ? parts[i].n_rows : most;
+    }
+    cpu_for(cpu, cols, linear_grain(cpu, cols, parts[0].k * most), linear_range, &job);
+}
+
+void cpu_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+{
+    struct kern_linear p = part(out, x, w, bias);
+    run_parts((struct cpu *)be, &p, 1);
+}
+
+void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+                    const struct tensor *const bias[3])
+{
+    struct kern_linear p[3];
+
+    for (int i = 0; i < 3; i++)
+        p[i] = part(&out[i], x, &w[i], bias[i]);
+    run_parts((struct cpu *)be, p, 3);
+}
+
+/* ---- gate and up ---- */
+static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct linear_job *job = arg;
+    const struct kern_linear *gate = &job->parts[0], *up = &job->parts[1];
+
+    cpu->k->linear(gate, lo, hi, s);
+    cpu->k->linear(up, lo, hi, s);
+    for (int64_t r = 0; r < gate->n_rows; r++) {
+        float *out = gate->out + r * gate->out_cols + lo;
+        cpu->k->act_mul(out, out, up->out + r * up->out_cols + lo, hi - lo, job->act);
+    }
+}
+
+void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+                 const struct tensor *wg, const struct tensor *wu, enum op_act act)
+{
+    struct cpu *cpu = (struct cpu *)be;
+    struct kern_linear p[2] = { part(out, x, wg, NULL), part(tmp, x, wu, NULL) };
+    struct linear_job job = { .parts = p, .n_parts = 2, .act = act };
+
+    cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols * x->rows), gate_up_range, &job);
+}
+
+/* ---- experts ---- */
+/* Grows *p to n elements; false after a latched failure. */
+#define GROW(cpu, p, cap, n) grow(&(cpu)->be, (void **)&(p), &(cap), (n), sizeof *(p))
+static bool grow(struct backend *be, void **p, size_t *cap, size_t n, size_t size)
+{
+    void *grown = mem_grow(*p, cap, n, size);
+
+    if (grown == NULL)
+        backend_fail(be, ERR_NOMEM, "no memory for %zu values of its own", n);
+    else
+        *p = grown;
+    return grown != NULL;
+}
+
+/* Fills parts with one entry for each expert in use; x_row = pair / per_row. Returns how many. */
+static int sort_by_expert(struct cpu *cpu, const struct tensor *experts, int n_experts, const struct tensor *ids,
+                          const struct kern_linear *like, int64_t per_row)
+{
+    int64_t n_pairs = ids->rows * ids->cols;
+    int32_t *start = cpu->order, *pairs = start + n_experts + 1, *x_rows = pairs + n_pairs;
+    int n = 0;
+
+    memset(start, 0, ((size_t)n_experts + 1) * sizeof *start);
+    for (int64_t i = 0; i < n_pairs; i++) {
+        assert(host_i32(ids)[i] >= 0 && host_i32(ids)[i] < n_experts);
+        start[host_i32(ids)[i] + 1]++;
+    }
+    for (int e = 0; e < n_experts; e++)
+        start[e + 1] += start[e];
+    for (int64_t i = 0; i < n_pairs; i++) {
+        int32_t at = start[host_i32(ids)[i]]++; /* afterwards start[e] is e's end */
+        pairs[at] = (int32_t)i;
+        x_rows[at] = (int32_t)(i / per_row);
+    }
+    for (int e = 0; e < n_experts; e++) {
+        int32_t from = e > 0 ? start[e - 1] : 0;
+        if (from == start[e])
+            continue;
+        cpu->parts[n] = *like;
+        cpu->parts[n].w = host_ptr(&experts[e]);
+        cpu->parts[n].n_rows = start[e] - from;
+        cpu->parts[n].x_rows = x_rows + from;
+        cpu->parts[n++].out_rows = pairs + from;
+    }
+    return n;
+}
+
+struct mix_job {
+    const struct tensor *out, *w;
+    const float *pairs_out;
+};
+
+static void mix_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct mix_job *j = arg;
+    int64_t n = j->out->cols, used = j->w->cols;
+
+    (void)s;
+    for (int64_t r = lo; r < hi; r++)
+        cpu->k->mix(host_f32(j->out) + r * n, host_f32(j->w) + r * used, j->pairs_out + r * used * n, (int)used, n);
+}
+
+void cpu_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
+                        int n_experts, const struct tensor *ids, const struct tensor *w)
+{
+    struct cpu *cpu = (struct cpu *)be;
+    size_t n_pairs = (size_t)(ids->rows * ids->cols), n_out = 0;
+    struct kern_linear like = part(out, x, &experts[0], NULL);
+
+    if (n_pairs > INT32_MAX || (w != NULL && !mem_mul(n_pairs, (size_t)out->cols, &n_out))) {
+        backend_fail(be, ERR_LIMIT, "%zu pairs of row and expert are too many", n_pairs);
+        return;
+    }
+    if (!GROW(cpu, cpu->order, cpu->n_order, (size_t)n_experts + 1 + 2 * n_pairs) ||
+        !GROW(cpu, cpu->parts, cpu->n_parts, (size_t)n_experts) || !GROW(cpu, cpu->pairs_out, cpu->n_pairs_out, n_out + 1))
+        return;
+    if (w != NULL)
+        like.out = cpu->pairs_out;
+    int n = sort_by_expert(cpu, experts, n_experts, ids, &like, w == NULL ? ids->cols : 1);
+    run_parts(cpu, cpu->parts, n);
+    if (w != NULL) {
+        struct mix_job j = { .out = out, .w = w, .pairs_out = cpu->pairs_out };
+        cpu_for(cpu, out->rows, cpu_grain(out->cols * w->cols), mix_rows, &j);
+    }
+}
