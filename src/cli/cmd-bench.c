@@ -1,0 +1,164 @@
+/* forge bench: tokens per second of prefill and decoding, beside what this
+ * machine could do at most. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "cli/bench.h"
+#include "cli/cmd.h"
+
+struct bench_args {
+    struct num_list prompt, gen, depth, batch;
+    int64_t reps;
+    bool json, csv, md;
+};
+
+#define F(field) offsetof(struct bench_args, field)
+#define TOKENS_RANGE "0..1000000"
+
+static const struct opt opts[] = {
+    {"prompt", 'p', OPT_NUMS, F(prompt), 0, "N,...", TOKENS_RANGE, "512", "prompt sizes to prefill; 0 = no such test"},
+    {"gen", 'n', OPT_NUMS, F(gen), 0, "N,...", TOKENS_RANGE, "128", "tokens to decode; 0 = no such test"},
+    {"depth", 'd', OPT_NUMS, F(depth), 0, "N,...", TOKENS_RANGE, "0", "tokens of a sequence before; decoding at 0 begins after one"},
+    {"batch", 0, OPT_NUMS, F(batch), 0, "B,...", "1..512", "1", "sequences decoded together"},
+    {"repetitions", 'r', OPT_I64, F(reps), 0, "N", "1..1000", "3", "timed runs of each test, after a warm-up"},
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "as JSON"},
+    {"csv", 0, OPT_FLAG, F(csv), 0, NULL, NULL, NULL, "as CSV"},
+    {"md", 0, OPT_FLAG, F(md), 0, NULL, NULL, NULL, "as a Markdown table"},
+    {"concurrency", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"server", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"prompts", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"simulate", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"compare", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {0},
+};
+
+static int64_t largest(const struct num_list *l)
+{
+    int64_t m = 0;
+    for (size_t i = 0; i < l->n; i++)
+        m = l->v[i] > m ? l->v[i] : m;
+    return m;
+}
+
+/* Every depth with every prompt size, then with every length and batch. */
+static struct bench_test *plan(const struct bench_args *a, size_t *n)
+{
+    size_t each = a->prompt.n + a->gen.n * a->batch.n;
+    struct bench_test *tests = mem_array(each * a->depth.n, sizeof *tests);
+    *n = 0;
+    for (size_t d = 0; tests && d < a->depth.n; d++) {
+        for (size_t i = 0; i < a->prompt.n; i++)
+            if (a->prompt.v[i] > 0)
+                tests[(*n)++] = (struct bench_test){BENCH_PREFILL, a->prompt.v[i], a->depth.v[d], 1, ""};
+        for (size_t i = 0; i < a->gen.n; i++)
+            for (size_t k = 0; k < a->batch.n; k++)
+                if (a->gen.v[i] > 0)
+                    tests[(*n)++] = (struct bench_test){BENCH_DECODE, a->gen.v[i], a->depth.v[d], (int)a->batch.v[k], ""};
+    }
+    for (size_t i = 0; i < *n; i++)
+        bench_name(&tests[i]);
+    return tests;
+}
+
+/* Arrays of the largest test; more sequences than the tool's own. */
+static int prepare(struct bench *b, int64_t positions, int batch, struct err *err)
+{
+    struct loaded *l = &b->t->l;
+    size_t columns = 0;
+    for (int g = 0; g < l->config->n_groups; g++)
+        columns += (size_t)kv_max_pages(l->kv, g);
+    positions = positions > batch ? positions : batch;
+    b->pages = mem_array(columns * (size_t)batch, sizeof *b->pages);
+    b->ids = mem_array((size_t)positions, sizeof *b->ids);
+    b->seqs = mem_array((size_t)batch, sizeof *b->seqs);
+    if (!b->pages || !b->ids || !b->seqs)
+        return err_set(err, ERR_NOMEM, "out of memory for %d sequences", batch);
+    for (int64_t i = 0; i < positions; i++) /* any ids: the time does not depend on them */
+        b->ids[i] = (int32_t)((i * 7919 + 13) % l->config->n_vocab);
+    b->seqs[0] = b->t->seq;
+    b->n_seqs = 1;
+    for (int rc; b->n_seqs < batch; b->n_seqs++)
+        if ((rc = seq_open(&b->seqs[b->n_seqs], l, err)) < 0)
+            return rc;
+    return limits_new(&b->limits, b->n_threads, err);
+}
+
+static void finish(struct bench *b)
+{
+    for (int i = 1; i < b->n_seqs; i++)
+        seq_close(&b->seqs[i]);
+    for (size_t i = 0; i < b->n_results; i++)
+        free(b->results[i].all);
+    free(b->results);
+    free(b->seqs);
+    free(b->pages);
+    free(b->ids);
+    limits_free(b->limits);
+}
+
+static int measure(struct bench *b, const struct bench_test *tests, size_t n, const struct bench_args *a, int64_t positions)
+{
+    struct err err = {0};
+    struct buf out;
+    int rc = prepare(b, positions, (int)largest(&a->batch), &err);
+    b->results = mem_array(n, sizeof *b->results);
+    if (rc == 0 && !b->results)
+        rc = err_set(&err, ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        msg_verbose("%s, %" PRId64 " repetitions", tests[i].name, a->reps);
+        rc = bench_run(b, &tests[i], (int)a->reps, &b->results[b->n_results++], &err);
+    }
+    if (rc < 0)
+        return msg_fail(rc, err.msg);
+    bench_shares(b);
+    buf_init(&out);
+    bench_print(&out, b, a->json ? BENCH_JSON : a->csv ? BENCH_CSV : a->md ? BENCH_MD : BENCH_TEXT);
+    return out_buf(&out) ? 0 : EXIT_FAILED;
+}
+
+static int run(void *args, const struct common *c)
+{
+    const struct bench_args *a = args;
+    struct tool t = {0};
+    struct bench b = {.t = &t};
+    size_t n;
+    if (a->json + a->csv + a->md > 1)
+        return msg_usage("bench", "give only one of --json, --csv and --md");
+    struct bench_test *tests = plan(a, &n);
+    if (!tests)
+        return msg_fail(ERR_NOMEM, "out of memory");
+    if (n == 0) {
+        free(tests);
+        return msg_usage("bench", "no test is left: -p and -n are 0, or a list is empty");
+    }
+    int64_t positions = largest(&a->depth) + largest(&a->prompt) + largest(&a->gen);
+    positions += largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
+    interrupt_catch();
+    char *model = common_model_path(c);
+    int status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;
+    if (status == 0) {
+        b.model = model;
+        b.n_threads = c->threads ? (int)c->threads : thread_count_default();
+        b.start_ms = 1e3 * t.l.load_s;
+        status = measure(&b, tests, n, a, positions);
+    }
+    if (b.n_seqs) /* the tool's own sequence moved on in the copy */
+        t.seq = b.seqs[0];
+    finish(&b);
+    tool_close(&t);
+    free(model);
+    free(tests);
+    return status;
+}
+
+const struct cmd cmd_bench = {
+    .name = "bench",
+    .summary = "Measure tokens per second, and the share of what the machine can do",
+    .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [flags]",
+    .opts = opts,
+    .args_size = sizeof(struct bench_args),
+    .shared = {common_model_opts, common_device_opts},
+    .run = run,
+};
