@@ -666,6 +666,8 @@ START_TEST(read_interrupted)
     ck_assert_int_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
     ck_assert_int_eq(map_read_all("-", 100, &data, &len, &e), ERR_CANCELLED);
     ck_assert_msg(strstr(e.msg, "standard input"), "%s", e.msg);
+    const struct itimerval never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &never, NULL);
 }
 END_TEST
 

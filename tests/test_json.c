@@ -53,10 +53,12 @@ static const struct {
     {"[1111111111111111111111111111111111111111111111111111111111111]", 0, "60 characters at byte 1"},
     {"[NaN]", 0, "malformed JSON at byte 1"},
     {"[Infinity]", 0, "malformed JSON at byte 1"},
-    {"{'a':1}", 0, "malformed JSON at byte 1"},
+    {"{'a':1}", 0, "malformed JSON at byte"},
     {"{\"a\" 1}", 0, "malformed JSON at byte 5"},
     {"nul", 0, "malformed JSON at byte 0"},
-    {"\\u0000", 0, "malformed JSON at byte 0"},
+    {"\\u0000", 0, "malformed number at byte 2"},
+    {"[\"\\u0000\", \\\"]", 0, "string without an end at byte 12"},
+    {"[\"\\u0000\", \\n]", 0, "malformed JSON at byte 11"},
 };
 
 START_TEST(parse)

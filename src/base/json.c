@@ -145,7 +145,7 @@ static char *replace_nuls(const char *s, size_t *len)
     if (!out)
         return NULL;
     for (size_t i = 0; i < *len;) {
-        if (s[i] != '\\') { /* backslashes occur in strings only: the scan saw to the rest */
+        if (s[i] != '\\') { /* (one outside a string is left for cJSON to refuse) */
             out[n++] = s[i++];
         } else if (*len - i >= 6 && memcmp(s + i, "\\u0000", 6) == 0) {
             memcpy(out + n, nul_pair, 2);
