@@ -50,7 +50,8 @@ static bool tree_put(struct added_tree *t, const char *s, size_t len, int32_t in
         if (!new_node(t) || u64map_add(&t->edges, key, node) < 0)
             return false;
     }
-    t->token[node] = index;
+    if (t->token[node] < 0) /* of two that normalise to one spelling the first counts */
+        t->token[node] = index;
     return true;
 }
 
@@ -118,7 +119,7 @@ static size_t spaces_before(const char *s, size_t floor, size_t pos)
     size_t n;
     while (pos > floor && (n = char_before(s, pos, &cp)) > 0 && char_is_space(cp))
         pos -= n;
-    return pos < floor ? floor : pos;
+    return pos < floor ? floor : pos; /* also where the last token's own stripping went past pos */
 }
 
 int added_split(const struct added *a, bool normalized, bool plain, const char *s, size_t len, bool first,
@@ -139,12 +140,12 @@ int added_split(const struct added *a, bool normalized, bool plain, const char *
             ((tok.flags & ADDED_SINGLE_WORD) && touches_word(s, len, start, end)))
             continue; /* the search goes on behind it, as in the reference */
         if (tok.flags & ADDED_LSTRIP)
-            start = spaces_before(s, done < start ? done : start, start);
+            start = spaces_before(s, done, start);
         if (tok.flags & ADDED_RSTRIP)
             end = spaces_from(s, len, end);
         if (start > done)
             rc = pieces_put(out, s + done, start - done, -1, first && done == 0, err);
-        if (!rc)
+        if (!rc && end > start)
             rc = pieces_put(out, s + start, end - start, tok.id, first && start == 0, err);
         done = end;
     }

@@ -40,7 +40,7 @@ void bpe_prepare(struct bpe *b)
     for (unsigned i = 0; i < 256; i++) {
         char s[8];
         snprintf(s, sizeof s, "<0x%02X>", i);
-        b->byte_id[i] = vocab_find(b->vocab, s, 6, TOKEN_MODEL);
+        b->byte_id[i] = vocab_find(b->vocab, s, 6, TOKEN_MODEL | TOKEN_BYTE);
     }
     for (uint32_t cp = 0; cp < BPE_CHARS; cp++) {
         char c[4];

@@ -164,7 +164,8 @@ static int pre_whitespace_split(void *list, const cJSON *j, int arg, const char 
 static int pre_whitespace(void *list, const cJSON *j, int arg, const char *name, struct err *err)
 {
     (void)j, (void)arg;
-    static const char re[] = "\\w+|[^\\w\\s]+";
+    /* the reference matches this one by another library, to which joiners are word characters */
+    static const char re[] = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+";
     struct pretok_step st = {.kind = PRE_SPLIT, .behavior = SPLIT_REMOVED, .invert = true};
     int rc = pattern_new(&st.pat, true, re, sizeof re - 1, name, err);
     return rc ? rc : pretok_add(list, st, err);

@@ -90,7 +90,8 @@ int json_put_added(struct tokenizer *t, const cJSON *item, int64_t id, struct er
     struct buf content;
     buf_init(&content);
     int rc = json_added_entry(item, &e, &content, t->source, err);
-    if (!rc && content.len > 0) {
+    bool again = vocab_find(&t->vocab, buf_str(&content), content.len, TOKEN_ADDED) >= 0;
+    if (!rc && content.len > 0 && !again) {
         int32_t known = vocab_find(&t->vocab, buf_str(&content), content.len, TOKEN_MODEL);
         if (known >= 0 && known != id)
             log_msg(LOG_WARN, "%s: added token %.100s has id %lld, the vocabulary says %ld", t->source,

@@ -4,6 +4,7 @@
  *   \w  Oniguruma: Alphabetic, M, Nd, Pc.  PCRE2 with UCP: L, N and underscore.
  *   \h  Oniguruma: a hexadecimal digit.  PCRE2: horizontal space.
  *   \uHHHH  PCRE2: \x{HHHH}.
+ *  [:space:] and [:word:] within a set go the way of \s and \w.
  * Sets within sets and && have no PCRE2 form and are refused.  The rest is spelled alike; line
  * anchors and the newline are compile options (pattern.c). */
 #include "text/onig.h"
@@ -71,6 +72,20 @@ static size_t posix_len(const char *s, size_t len)
     return end ? (size_t)(end - s) + 2 : 0;
 }
 
+/* Respells "[:space:]" and its like, copies any other name. */
+static void put_posix(const char *s, size_t len, struct buf *out)
+{
+    static const struct {
+        const char *from, *to;
+    } names[] = {{"[:space:]", SPACE}, {"[:^space:]", NOT_SPACE}, {"[:word:]", WORD}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i].from) == len && memcmp(s, names[i].from, len) == 0) {
+            buf_puts(out, names[i].to);
+            return;
+        }
+    buf_put(out, s, len);
+}
+
 /* Copies the set at src[0] = '['; returns its length, 0 = refused. */
 static size_t put_set(const char *src, size_t len, struct buf *out)
 {
@@ -87,7 +102,7 @@ static size_t put_set(const char *src, size_t len, struct buf *out)
         if (src[i] == '\\')
             n = put_escape(src + i, len - i, true, out);
         else if (src[i] == '[' && (n = posix_len(src + i, len - i)) > 0)
-            buf_put(out, src + i, n);
+            put_posix(src + i, n, out);
         else if (src[i] == '[' || (src[i] == '&' && i + 1 < len && src[i + 1] == '&'))
             n = 0;
         else
