@@ -161,14 +161,12 @@ static int pre_whitespace_split(void *list, const cJSON *j, int arg, const char 
     return pretok_add(list, (struct pretok_step){.kind = PRE_CLASS, .is_match = char_is_space, .behavior = SPLIT_REMOVED}, err);
 }
 
+/* Runs of word characters, and of what is neither word nor space. */
 static int pre_whitespace(void *list, const cJSON *j, int arg, const char *name, struct err *err)
 {
-    (void)j, (void)arg;
-    /* the reference matches this one by another library, to which joiners are word characters */
-    static const char re[] = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+";
-    struct pretok_step st = {.kind = PRE_SPLIT, .behavior = SPLIT_REMOVED, .invert = true};
-    int rc = pattern_new(&st.pat, true, re, sizeof re - 1, name, err);
-    return rc ? rc : pretok_add(list, st, err);
+    int rc = pre_whitespace_split(list, j, arg, name, err);
+    struct pretok_step words = {.kind = PRE_CLASS, .is_match = char_is_word, .behavior = SPLIT_CONTIGUOUS};
+    return rc ? rc : pretok_add(list, words, err);
 }
 
 static int pre_bytelevel(void *list, const cJSON *j, int arg, const char *name, struct err *err)

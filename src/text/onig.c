@@ -1,10 +1,12 @@
 /* Oniguruma to PCRE2: the escapes that mean something else there.
  *
  *   \s  Oniguruma: White_Space.  PCRE2 with UCP adds U+180E.
- *   \w  Oniguruma: Alphabetic, M, Nd, Pc.  PCRE2 with UCP: L, N and underscore.
+ *   \w  Oniguruma: Alphabetic, M, Nd, Pc; outside sets also the six superscripts and fractions of
+ *       Latin-1.  PCRE2 with UCP: L, N and underscore.
+ *   \b  goes by \w.
  *   \h  Oniguruma: a hexadecimal digit.  PCRE2: horizontal space.
  *   \uHHHH  PCRE2: \x{HHHH}.
- *  [:space:] and [:word:] within a set go the way of \s and \w.
+ *   [:space:] and [:word:] within a set go the way of \s and \w.
  * Sets within sets and && have no PCRE2 form and are refused.  The rest is spelled alike; line
  * anchors and the newline are compile options (pattern.c). */
 #include "text/onig.h"
@@ -24,14 +26,22 @@
 #define NOT_SPACE "\\S"
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
 #endif
+#define WORD_OUTSIDE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+#define W "[" WORD_OUTSIDE "]"
 #define HEX "0-9a-fA-F"
 
 static const struct {
     char escape;
     const char *outside, *inside; /* of a set; NULL = refused there */
 } escapes[] = {
-    {'s', SPACE, SPACE},           {'S', NOT_SPACE, NOT_SPACE}, {'w', "[" WORD "]", WORD},
-    {'W', "[^" WORD "]", NULL},    {'h', "[" HEX "]", HEX},     {'H', "[^" HEX "]", NULL},
+    {'s', SPACE, SPACE},
+    {'S', NOT_SPACE, NOT_SPACE},
+    {'w', W, WORD},
+    {'W', "[^" WORD_OUTSIDE "]", NULL},
+    {'b', "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))", "\\b"},
+    {'B', "(?:(?<=" W ")(?=" W ")|(?<!" W ")(?!" W "))", NULL},
+    {'h', "[" HEX "]", HEX},
+    {'H', "[^" HEX "]", NULL},
 };
 
 static bool is_hex4(const char *s, size_t len)
