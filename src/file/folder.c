@@ -137,7 +137,7 @@ int folder_read_index(struct weights *w, const char *index_path, struct err *err
     const cJSON *map = NULL;
     int rc = dir ? 0 : err_set(err, ERR_NOMEM, "%s: no memory for a path", index_path);
     if (rc == 0 && !root) {
-        rc = err && err->code ? err->code : ERR_FORMAT;
+        rc = err->code;
         goto done;
     }
     if (rc == 0) {

@@ -2,7 +2,7 @@
  *
  * A part is one file, mapped (or bytes in memory, for the fuzz targets).  A
  * reader checks its part and adds its tensors; it says what is wrong without
- * naming the file, since weights_read_part() puts the path before each message. */
+ * naming the file, since the path is put before each message.  err is never NULL here. */
 #ifndef FORGE_FILE_PARTS_H
 #define FORGE_FILE_PARTS_H
 

@@ -223,7 +223,7 @@ int safetensors_read(struct weights *w, int part, struct err *err)
     struct st_tensor *list = NULL;
     cJSON *root = json_parse((const char *)m->data + 8, (size_t)len, "header", err);
     if (!root)
-        return err && err->code ? err->code : ERR_FORMAT;
+        return err->code;
     int rc = parse_header(root, &list, &n, err);
     /* Duplicates first: two of one name overlap as a rule, which would say less. */
     for (size_t i = 0; rc == 0 && i < n; i++) {

@@ -110,7 +110,7 @@ static int push_part(struct weights *w, struct map *m, bool borrowed, struct err
 /* Puts the path before a message, unless it is there (GGUF's typed readers name their file). */
 static int name_file(struct err *err, const char *path)
 {
-    if (err && strncmp(err->msg, path, strlen(path)) == 0)
+    if (strncmp(err->msg, path, strlen(path)) == 0)
         return err->code;
     return err_wrap(err, "%s", path);
 }
@@ -171,6 +171,8 @@ static int read_file(struct weights *w, const char *path, struct err *err)
 
 int weights_open(struct weights **out, const char *path, struct err *err)
 {
+    struct err unseen; /* inside, the sentence is always made */
+    err = err ? err : &unseen;
     *out = NULL;
     bool folder = path_is_dir(path);
     struct weights *w = weights_new(path, folder ? path : NULL, err);
@@ -190,6 +192,8 @@ int weights_open(struct weights **out, const char *path, struct err *err)
 int weights_open_bytes(struct weights **out, const char *name, const void *data, size_t size,
                        struct err *err)
 {
+    struct err unseen;
+    err = err ? err : &unseen;
     *out = NULL;
     struct weights *w = weights_new(name, NULL, err);
     if (!w)
