@@ -120,7 +120,7 @@ static int parse_split(const char *text, double *out, int n, struct err *err)
         if (!digits || !(value > 0 && value < 1e9))
             break;
         out[count++] = value;
-        if (*s != ',')
+        if (*s != ',' || count == n)
             break;
         s++;
     }
@@ -190,6 +190,7 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
         goto done;
     if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0)
         goto done;
+    make_limits(out, &kv, &limits); /* again: binding parts the groups of layers by instance */
     for (int g = 0; g < out->config->n_groups; g++)
         assert(limits.max_pages[g] == kv_max_pages(out->kv, g));
     rc = forward_new(&out->forward, out->model, kv_layers(out->kv), &limits, err);

@@ -52,12 +52,15 @@ static const char *choose_variant(char **names, size_t n, const char *weights_na
     return base ? base : *n_found == 1 ? any : NULL;
 }
 
-static bool has_file(const char *dir, const char *name)
+/* Opens dir/name when it is there; 1 = it is not. */
+static int open_if_there(struct tokenizer **out, const char *dir, const char *name, struct err *err)
 {
     char *path = path_join(dir, name);
-    bool there = path && path_exists(path);
+    if (!path)
+        return err_set(err, ERR_NOMEM, "no memory for a path");
+    int rc = path_exists(path) ? tokenizer_open(out, path, err) : 1;
     free(path);
-    return there;
+    return rc;
 }
 
 static int open_variant(struct tokenizer **out, const struct weights *w, struct err *err)
@@ -70,9 +73,9 @@ static int open_variant(struct tokenizer **out, const struct weights *w, struct 
         return rc;
     const char *name = choose_variant(names, n, path_basename(weights_path(w)), &n_found);
     if (name) {
-        char *path = path_join(dir, name);
-        rc = path ? tokenizer_open(out, path, err) : err_set(err, ERR_NOMEM, "no memory for a path");
-        free(path);
+        rc = open_if_there(out, dir, name, err);
+        if (rc > 0)
+            rc = err_set(err, ERR_IO, "%s: %s is gone", dir, name);
     } else if (n_found > 1) {
         rc = err_set(err, ERR_ARG, "%s: %zu files tokenizer-*.json and none named after %s; choose one as the tokenizer", dir,
                      n_found, path_basename(weights_path(w)));
@@ -90,7 +93,13 @@ int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *
         return tokenizer_open(out, tokenizer, err);
     if (weights_gguf(w))
         return tokenizer_open_gguf(out, weights_gguf(w), err);
-    if (has_file(weights_dir(w), "tokenizer.json") || has_file(weights_dir(w), "vocab.json"))
+    int rc = open_if_there(out, weights_dir(w), "tokenizer.json", err);
+    if (rc <= 0)
+        return rc;
+    char *vocab = path_join(weights_dir(w), "vocab.json");
+    bool pair = vocab && path_exists(vocab);
+    free(vocab);
+    if (pair)
         return tokenizer_open(out, weights_dir(w), err);
     return open_variant(out, w, err);
 }
