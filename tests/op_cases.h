@@ -1,0 +1,22 @@
+/* One list of cases for every operation, run on two instances and compared:
+ * a is the oracle, b the one under test.  Any backend can be put through it. */
+#ifndef FORGE_TESTS_OP_CASES_H
+#define FORGE_TESTS_OP_CASES_H
+
+#include <stdbool.h>
+
+#include "backend/op.h"
+
+/* Called once for each case: the normalised mean square error of all outputs together
+ * (sum (a - b)^2 / sum a^2), its bound, and whether it was kept. */
+typedef void op_cases_report(void *user, const char *op, const char *variant, double error, double bound, bool ok);
+
+/* exact: every bound is 0, the bits must be equal.  Returns how many cases ran. */
+int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_report *report, void *user);
+
+/* Random blocks of a type: 1 row of n values, finite. */
+void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed);
+/* n values in -range .. range. */
+void op_cases_random(float *x, size_t n, double range, uint64_t seed);
+
+#endif
