@@ -253,7 +253,7 @@ static int op_pop(struct pk_vm *vm, unsigned arg)
 static int op_pop_mark(struct pk_vm *vm, unsigned arg)
 {
     (void)arg;
-    struct pk **items;
+    struct pk **items = NULL;
     size_t n = 0;
     return pop_mark(vm, &items, &n);
 }
@@ -268,7 +268,7 @@ static int op_dup(struct pk_vm *vm, unsigned arg)
 /* A tuple, list or dict of what is above the mark. */
 static int op_collect(struct pk_vm *vm, unsigned kind)
 {
-    struct pk **items;
+    struct pk **items = NULL;
     size_t n = 0;
     int rc = pop_mark(vm, &items, &n);
     return rc < 0 ? rc : push_seq(vm, (enum pk_kind)kind, items, n);
@@ -294,7 +294,7 @@ static int op_extend(struct pk_vm *vm, unsigned kind)
 
 static int op_extend_mark(struct pk_vm *vm, unsigned kind)
 {
-    struct pk **items;
+    struct pk **items = NULL;
     size_t n = 0;
     int rc = pop_mark(vm, &items, &n);
     return rc < 0 ? rc : extend(vm, (enum pk_kind)kind, items, n);
