@@ -8,6 +8,13 @@
 
 #include "base/json.h"
 
+/* Like ck_assert_msg, for loops of many: Check's own writes a mark for every assertion. */
+#define test_that(cond, ...)           \
+    do {                               \
+        if (!(cond))                   \
+            ck_abort_msg(__VA_ARGS__); \
+    } while (0)
+
 /* Path of a file below tests/ (source tree; FORGE_TEST_SRCDIR, else "tests"); rotating static buffers, valid for 8 calls. */
 const char *test_path(const char *name);
 /* Path in a scratch folder of this process, below the build tree; created at first use. */

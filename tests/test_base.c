@@ -194,14 +194,14 @@ START_TEST(mem_growing)
     for (size_t n = 1; n <= 100000; n++) {
         size_t before = cap;
         int *q = mem_grow(p, &cap, n, sizeof *p);
-        ck_assert_ptr_nonnull(q);
+        test_that(q != NULL, "refused at %zu", n);
         p = q;
         steps += cap != before;
         p[n - 1] = (int)n;
     }
     ck_assert_uint_lt(steps, 30); /* geometric */
     for (int n = 1; n <= 100000; n++)
-        ck_assert_int_eq(p[n - 1], n);
+        test_that(p[n - 1] == n, "element %d is %d", n, p[n - 1]);
     size_t kept = cap;
     ck_assert_ptr_null(mem_grow(p, &cap, SIZE_MAX / 4, sizeof *p));
     ck_assert_uint_eq(cap, kept);
@@ -217,10 +217,9 @@ START_TEST(mem_arena)
     for (size_t i = 0; i < 5000; i++) {
         size_t size = i % 37 == 0 ? 9000 : i % 50;
         unsigned char *p = arena_alloc(&a, size);
-        ck_assert_ptr_nonnull(p);
-        ck_assert_uint_eq((uintptr_t)p % 16, 0);
+        test_that(p && (uintptr_t)p % 16 == 0, "block %zu at %p", i, (void *)p);
         for (size_t j = 0; j < size; j++)
-            ck_assert_uint_eq(p[j], 0);
+            test_that(p[j] == 0, "block %zu, byte %zu is %d", i, j, p[j]);
         memset(p, 0xAA, size);
         last = p;
     }
@@ -340,7 +339,7 @@ START_TEST(buf_numbers_read_back)
         buf_init(&b);
         buf_put_json_num(&b, v);
         double back = strtod(b.data, NULL);
-        ck_assert_msg(memcmp(&back, &v, sizeof v) == 0, "%a reads back as %a", v, back);
+        test_that(memcmp(&back, &v, sizeof v) == 0, "%a reads back as %a", v, back);
         buf_fini(&b);
     }
     struct buf b;
@@ -412,11 +411,10 @@ START_TEST(utf8_all_characters)
         uint32_t back = 0;
         size_t n = utf8_encode(cp, s);
         bool surrogate = cp >= 0xD800 && cp <= 0xDFFF;
-        ck_assert_uint_eq(utf8_decode(s, n, &back), n);
-        ck_assert_uint_eq(back, surrogate ? 0xFFFD : cp);
-        ck_assert_uint_eq(utf8_decode(s, n - 1, &back), 0);
-        if (n > 1)
-            ck_assert_uint_eq(utf8_partial_tail(s, n - 1), n - 1);
+        test_that(utf8_decode(s, n, &back) == n, "U+%04X", cp);
+        test_that(back == (surrogate ? 0xFFFD : cp), "U+%04X reads as U+%04X", cp, back);
+        test_that(utf8_decode(s, n - 1, &back) == 0, "U+%04X cut short", cp);
+        test_that(n == 1 || utf8_partial_tail(s, n - 1) == n - 1, "U+%04X: tail", cp);
     }
     ck_assert_uint_eq(utf8_encode(0x110000, s), 3);
 }
@@ -473,15 +471,14 @@ START_TEST(map_of_strings)
     for (uint32_t i = 0; i < N; i++) {
         char *k = keys + 12 * (size_t)i;
         int len = snprintf(k, 12, "k%u", i);
-        ck_assert_int_eq(strmap_add(&m, k, (size_t)len, i), 1);
+        test_that(strmap_add(&m, k, (size_t)len, i) == 1, "%s not added", k);
     }
     ck_assert_uint_eq(m.n_used, N);
     ck_assert_uint_le(m.n_used * 3, m.n_slots * 2);
     for (uint32_t i = 0; i < N; i++) {
         char k[12];
         int len = snprintf(k, sizeof k, "k%u", i);
-        ck_assert(strmap_find(&m, k, (size_t)len, &v));
-        ck_assert_uint_eq(v, i);
+        test_that(strmap_find(&m, k, (size_t)len, &v) && v == i, "%s not found", k);
     }
     ck_assert(!strmap_find(&m, "k150000", 7, &v));
     ck_assert(!strmap_find(&m, "K1", 2, &v));
@@ -513,10 +510,10 @@ START_TEST(map_of_words)
     ck_assert_int_eq(u64map_add(&m, 0, 10), 1);
     ck_assert_int_eq(u64map_add(&m, 0, 12), 0);
     for (uint64_t i = 2; i < 100000; i++)
-        ck_assert_int_eq(u64map_add(&m, i << 32 | i, i), 1);
+        test_that(u64map_add(&m, i << 32 | i, i) == 1, "%llu not added", (unsigned long long)i);
     ck_assert_int_eq(u64map_add(&m, UINT64_MAX, 5), 1);
     for (uint64_t i = 2; i < 100000; i++)
-        ck_assert(u64map_find(&m, i << 32 | i, &v) && v == i);
+        test_that(u64map_find(&m, i << 32 | i, &v) && v == i, "%llu not found", (unsigned long long)i);
     ck_assert(u64map_find(&m, 0, &v) && v == 10);
     ck_assert(u64map_find(&m, 1, &v) && v == 11);
     ck_assert(u64map_find(&m, UINT64_MAX, NULL));
@@ -555,7 +552,7 @@ START_TEST(rng_uniform)
         double sum = 0;
         for (uint64_t i = 0; i < N; i++) {
             double u = axis == 0 ? rng_unit(i, 3, 4) : axis == 1 ? rng_unit(3, i, 4) : rng_unit(3, 4, i);
-            ck_assert(u >= 0 && u < 1);
+            test_that(u >= 0 && u < 1, "%g", u);
             bins[(int)(u * BINS)]++;
             sum += u;
         }
