@@ -14,15 +14,14 @@
 struct bpe_symbol {
     int32_t id; /* -1 = merged into the symbol before */
     uint32_t prev, next;
-    uint64_t rank; /* small words: of this symbol with the next, RANK_NONE = no merge */
-    int32_t merged;
+    int32_t merged; /* what this symbol and the next give */
+    uint64_t rank;  /* of that merge; RANK_NONE = there is none */
 };
 
-/* A merge that was possible when it was queued. */
+/* A merge that was possible when it was queued; it still is if its symbol has that rank. */
 struct bpe_merge {
     uint64_t rank;
     uint32_t pos;
-    int32_t left, right, merged;
 };
 
 void bpe_work_fini(struct bpe_work *w)
@@ -42,6 +41,8 @@ static bool before(const struct bpe_merge *a, const struct bpe_merge *b)
     return a->rank != b->rank ? a->rank < b->rank : a->pos < b->pos;
 }
 
+/* A heap of four children a node: half the levels of a binary one, and a node's children share a
+ * cache line. */
 static bool heap_push(struct bpe_work *w, struct bpe_merge m)
 {
     if (w->n_heap == w->cap_heap) {
@@ -51,56 +52,60 @@ static bool heap_push(struct bpe_work *w, struct bpe_merge m)
         w->heap = h;
     }
     size_t i = w->n_heap++;
-    for (; i > 0 && before(&m, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        w->heap[i] = w->heap[(i - 1) / 2];
+    for (; i > 0 && before(&m, &w->heap[(i - 1) / 4]); i = (i - 1) / 4)
+        w->heap[i] = w->heap[(i - 1) / 4];
     w->heap[i] = m;
     return true;
 }
 
 static struct bpe_merge heap_pop(struct bpe_work *w)
 {
-    struct bpe_merge top = w->heap[0], last = w->heap[--w->n_heap];
+    struct bpe_merge *h = w->heap, top = h[0], last = h[--w->n_heap];
     size_t i = 0;
-    for (size_t c = 1; c < w->n_heap; c = 2 * i + 1) {
-        if (c + 1 < w->n_heap && before(&w->heap[c + 1], &w->heap[c]))
-            c++;
-        if (!before(&w->heap[c], &last))
+    for (size_t c = 1; c < w->n_heap; c = 4 * i + 1) {
+        size_t end = c + 4 < w->n_heap ? c + 4 : w->n_heap, best = c;
+        for (size_t k = c + 1; k < end; k++)
+            if (before(&h[k], &h[best]))
+                best = k;
+        if (!before(&h[best], &last))
             break;
-        w->heap[i] = w->heap[c];
-        i = c;
+        h[i] = h[best];
+        i = best;
     }
-    w->heap[i] = last;
+    h[i] = last;
     return top;
 }
 
-/* Queues the merge of the symbol at pos with its successor, where there is one. */
+/* Ranks the symbol at pos with its successor, and queues that merge where there is one. */
 static bool queue(const struct bpe *b, struct bpe_work *w, uint32_t pos)
 {
-    if (pos == NONE || w->sym[pos].next == NONE)
+    if (pos == NONE)
         return true;
-    struct bpe_merge m = {.pos = pos, .left = w->sym[pos].id, .right = w->sym[w->sym[pos].next].id};
-    m.rank = bpe_rank(b, m.left, m.right, &m.merged);
-    return m.rank == RANK_NONE || heap_push(w, m);
+    struct bpe_symbol *s = &w->sym[pos];
+    s->rank = s->next == NONE ? RANK_NONE : bpe_rank(b, s->id, w->sym[s->next].id, &s->merged);
+    return s->rank == RANK_NONE || heap_push(w, (struct bpe_merge){s->rank, pos});
 }
 
 static bool merge_large(const struct bpe *b, struct bpe_work *w, size_t n)
 {
     struct bpe_symbol *sym = w->sym;
     w->n_heap = 0;
-    for (size_t i = 0; i + 1 < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (!queue(b, w, (uint32_t)i))
             return false;
     while (w->n_heap > 0) {
         struct bpe_merge m = heap_pop(w);
-        uint32_t next = sym[m.pos].next;
-        if (sym[m.pos].id != m.left || next == NONE || sym[next].id != m.right)
+        struct bpe_symbol *s = &sym[m.pos];
+        if (s->rank != m.rank)
             continue; /* one of the two went elsewhere meanwhile */
-        sym[m.pos].id = m.merged;
-        sym[m.pos].next = sym[next].next;
-        sym[next].id = -1;
-        if (sym[next].next != NONE)
-            sym[sym[next].next].prev = m.pos;
-        if (!queue(b, w, sym[m.pos].prev) || !queue(b, w, m.pos))
+        struct bpe_symbol *gone = &sym[s->next];
+        s->id = s->merged;
+        s->next = gone->next;
+        gone->id = -1;
+        gone->rank = RANK_NONE;
+        if (s->next != NONE)
+            sym[s->next].prev = m.pos;
+        if (!queue(b, w, s->prev) || !queue(b, w, m.pos))
             return false;
     }
     return true;

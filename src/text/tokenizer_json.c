@@ -158,13 +158,23 @@ static int read_all(struct tokenizer *t, const cJSON *j, struct err *err)
     return rc;
 }
 
+int tokenizer_load_json_text(struct tokenizer *t, const char *text, size_t len, struct err *err)
+{
+    struct err own = {0}, *e = err ? err : &own;
+    cJSON *j = json_parse(text, len, t->source, e);
+    int rc = j ? read_all(t, j, e) : e->code;
+    cJSON_Delete(j);
+    return rc;
+}
+
 int tokenizer_load_json(struct tokenizer *t, const char *path, struct err *err)
 {
-    cJSON *j = json_parse_file(path, err);
-    if (!j)
-        return err && err->code ? err->code : ERR_FORMAT;
-    int rc = read_all(t, j, err);
-    cJSON_Delete(j);
+    struct map m;
+    int rc = map_open(&m, path, err);
+    if (rc)
+        return rc;
+    rc = tokenizer_load_json_text(t, (const char *)m.data, m.size, err);
+    map_close(&m);
     char *dir = rc ? NULL : path_dirname(path);
     if (dir)
         rc = tokenizer_read_config(t, dir, err);
