@@ -24,7 +24,9 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1, NULL, 1},
 
     {"{" T("a", "F32", "[2,2]", "0", "16") "}x", 16, "header", 0},
+    {"[1,2]", 4, "header is no JSON object", 0},
     {"{\"a\":1}", 0, "tensor a is no object", 0},
+    {"{" T("e", "F32", "[0]", "0", "0") "," T("f", "U8", "[0]", "0", "0") "}", 0, NULL, 2},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "tensor a has no dtype", 0},
     {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "tensor a has no shape", 0},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "tensor a has no data_offsets", 0},

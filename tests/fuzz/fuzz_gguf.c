@@ -5,7 +5,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!(size >= 4 && memcmp(data, "GGUF", 4) == 0))
+    if (size < 4 || memcmp(data, "GGUF", 4) != 0)
         return 0;
     return fuzz_weights(data, size);
 }

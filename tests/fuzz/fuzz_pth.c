@@ -1,11 +1,12 @@
-/* Fuzz target: PyTorch zip archives, their pickle machine included, from memory through the parser that files go through. */
+/* Fuzz target: PyTorch zip archives, their pickle machine included, from memory
+ * through the parser that files go through. */
 #include "tests/fuzz/weights_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!(size >= 4 && memcmp(data, "PK\x03\x04", 4) == 0))
+    if (size < 4 || memcmp(data, "PK\x03\x04", 4) != 0)
         return 0;
     return fuzz_weights(data, size);
 }

@@ -5,7 +5,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!(size >= 9 && data[8] == '{'))
+    if (size < 9 || data[8] != '{')
         return 0;
     return fuzz_weights(data, size);
 }
