@@ -191,8 +191,16 @@ static void check_long(const struct tokenizer *t, const cJSON *item)
     buf_fini(&text);
 }
 
-static const char *const names[] = {"gemma", "gpt2", "llama2", "llama2-metaspace", "llama3",
-                                    "phi3",  "qwen2", "qwen3", "smollm", "tekken"};
+static const struct {
+    const char *vectors, *folder; /* below golden */
+} sets[] = {
+    {"gemma", "tokenizer/gemma"},   {"gpt2", "tokenizer/gpt2"},
+    {"llama2", "tokenizer/llama2"}, {"llama2-metaspace", "tokenizer/llama2-metaspace"},
+    {"llama3", "tokenizer/llama3"}, {"phi3", "tokenizer/phi3"},
+    {"qwen2", "tokenizer/qwen2"},   {"qwen3", "tokenizer/qwen3"},
+    {"smollm", "tokenizer/smollm"}, {"tekken", "tokenizer/tekken"},
+    {"gpt2", "extra/tokenizer/gpt2-pair"}, {"qwen2", "extra/tokenizer/qwen2-pair"},
+};
 
 static struct tokenizer *open_or_fail(const char *path)
 {
@@ -205,9 +213,9 @@ static struct tokenizer *open_or_fail(const char *path)
 START_TEST(golden_vectors)
 {
     char name[128];
-    snprintf(name, sizeof name, "golden/tokenizer/%s.json", names[_i]);
+    snprintf(name, sizeof name, "golden/tokenizer/%s.json", sets[_i].vectors);
     cJSON *j = test_json(name);
-    snprintf(name, sizeof name, "golden/tokenizer/%s", names[_i]);
+    snprintf(name, sizeof name, "golden/%s", sets[_i].folder);
     struct tokenizer *t = open_or_fail(test_path(name));
     int n = 0;
     const cJSON *item;
@@ -291,7 +299,7 @@ int main(void)
     Suite *s = suite_create("text_golden");
     TCase *c = tcase_create("golden");
     tcase_add_test(c, sha_of_known_text);
-    tcase_add_loop_test(c, golden_vectors, 0, sizeof names / sizeof *names);
+    tcase_add_loop_test(c, golden_vectors, 0, sizeof sets / sizeof *sets);
     tcase_add_test(c, qwen_real);
     tcase_add_loop_test(c, golden_models, 0, sizeof models / sizeof *models);
     suite_add_tcase(s, c);

@@ -32,14 +32,18 @@ static int id_from_key(const cJSON *item, int64_t *id, const char *name, struct 
 static int read_settings(struct tokenizer *t, const cJSON *cfg, struct err *err)
 {
     const char *class_name = "GPT2Tokenizer";
-    bool bos = false;
+    bool bos = false, add_space = false;
     int rc = json_get_str(cfg, "tokenizer_class", &class_name, t->source, err);
+    if (!rc)
+        rc = json_get_bool(cfg, "add_prefix_space", &add_space, t->source, err);
     if (!rc)
         rc = json_get_bool(cfg, "add_bos_token", &bos, t->source, err);
     for (size_t i = 0; !rc && i < sizeof classes / sizeof *classes; i++)
         if (strcmp(classes[i].class_name, class_name) == 0) {
             struct pre_settings s;
             rc = pre_by_name(t, classes[i].pre, strlen(classes[i].pre), &s, err);
+            if (!rc)
+                t->pre.v[t->pre.n - 1].add_space = add_space;
             if (!rc && bos && t->bos >= 0)
                 rc = ids_push(&t->before, t->bos, err);
             return rc;
