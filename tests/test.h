@@ -1,4 +1,6 @@
-/* What every test program shares: golden files, .npy, JSON, Check's main. */
+/* What every test program shares: golden files, .npy, JSON, Check's main.
+ *
+ * A helper that cannot do its work fails the test that called it. */
 #ifndef FORGE_TESTS_TEST_H
 #define FORGE_TESTS_TEST_H
 

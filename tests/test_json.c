@@ -1,5 +1,7 @@
 /* base/json: what is refused, with its byte position; what survives; the
- * typed readers. */
+ * typed readers.
+ *
+ * Texts are copied to blocks of their exact size: a read past the end is a finding. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Compiler attributes in one place; plain C where the compiler has none. */
+/* Compiler attributes in one place; plain C where the compiler has none.
+ *
+ * No other file outside base/ and the instruction-set files uses extensions. */
 #ifndef FORGE_BASE_ATTR_H
 #define FORGE_BASE_ATTR_H
 

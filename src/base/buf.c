@@ -1,5 +1,6 @@
 /* Growable bytes with sticky failure, and the JSON and UTF-8 writers that
- * append to them.  Numbers come out the same in every locale. */
+ * append to them.  Numbers come out the same in every locale.  Knows nothing
+ * of where the bytes go. */
 #include "base/buf.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Growable bytes.  Failure is sticky: after a refused allocation every put is
- * ignored and buf_failed() is true, so that callers check once at the end. */
+ * ignored and buf_failed() is true, so that callers check once at the end.
+ * Puts must not take their bytes from the buffer itself: it may move. */
 #ifndef FORGE_BASE_BUF_H
 #define FORGE_BASE_BUF_H
 

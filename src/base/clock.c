@@ -1,5 +1,7 @@
-/* Monotonic time.  The only file that asks the system for it, so that
- * durations never jump with the wall clock. */
+/* Monotonic time.
+ *
+ * The only file that asks the system for it, so that durations never jump
+ * with the wall clock. */
 #include "base/clock.h"
 
 #include <time.h>

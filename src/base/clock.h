@@ -1,4 +1,6 @@
-/* Monotonic time in seconds. */
+/* Monotonic time in seconds.
+ *
+ * For durations only: the origin means nothing, dates are nobody's business here. */
 #ifndef FORGE_BASE_CLOCK_H
 #define FORGE_BASE_CLOCK_H
 

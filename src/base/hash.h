@@ -1,5 +1,6 @@
 /* A 64-bit hash of bytes and a map from byte strings to 32-bit values.
- * Not cryptographic; seeded per map so that outside bytes cannot choose collisions cheaply. */
+ * Not cryptographic; seeded per map so that outside bytes cannot choose collisions cheaply.
+ * Nothing is ever removed and no order is promised. */
 #ifndef FORGE_BASE_HASH_H
 #define FORGE_BASE_HASH_H
 

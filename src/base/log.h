@@ -1,5 +1,6 @@
 /* Log lines to one sink, chosen by the program; silent until one is set.
- * The sink is the only mutable global of the library. */
+ * The sink is the only mutable global of the library; set it before threads start.
+ * Lines reach it whole, as printable UTF-8. */
 #ifndef FORGE_BASE_LOG_H
 #define FORGE_BASE_LOG_H
 

@@ -1,4 +1,7 @@
-/* Read-only file mappings and path helpers.  Knows files, no format. */
+/* Read-only file mappings and path helpers.
+ *
+ * Knows files and folders, no format.  The one place that opens files for
+ * reading, so that pipes, devices and folders are refused alike. */
 #include "base/map.h"
 
 #include <dirent.h>

@@ -1,4 +1,7 @@
-/* Read-only file mapping and the few path helpers that loading needs. */
+/* Read-only file mapping and the few path helpers that loading needs.
+ *
+ * A mapped file that others cut short while it is in use ends the process with
+ * SIGBUS, as with every mapping: files are replaced by rename, not rewritten. */
 #ifndef FORGE_BASE_MAP_H
 #define FORGE_BASE_MAP_H
 

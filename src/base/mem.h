@@ -1,5 +1,6 @@
 /* Checked allocation.  Every size computed from outside bytes goes through
- * here: products are checked, nothing wraps. */
+ * here: products are checked, nothing wraps.  Knows nothing of devices: memory
+ * of a backend is the backend's. */
 #ifndef FORGE_BASE_MEM_H
 #define FORGE_BASE_MEM_H
 

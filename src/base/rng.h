@@ -1,5 +1,6 @@
 /* Random numbers as a function of (seed, sample, position), not a stream: what
- * happens between two draws, or in which order they are made, changes nothing. */
+ * happens between two draws, or in which order they are made, changes nothing.
+ * Philox4x32-10 with the seed as key and (sample, position) as counter. */
 #ifndef FORGE_BASE_RNG_H
 #define FORGE_BASE_RNG_H
 

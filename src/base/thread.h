@@ -1,5 +1,6 @@
 /* Threads: a pool that runs one function on all its threads, a mutex, the core count.
- * The only file that knows pthread (the server aside). */
+ * The only file that knows pthread (the server aside).  Nothing here depends on the
+ * number of threads but speed. */
 #ifndef FORGE_BASE_THREAD_H
 #define FORGE_BASE_THREAD_H
 

@@ -1,4 +1,6 @@
-/* UTF-8, strict (no surrogates, no overlong forms, at most U+10FFFF). */
+/* UTF-8, strict (no surrogates, no overlong forms, at most U+10FFFF).
+ *
+ * Bytes and code points only; classes and normal forms of characters are text/'s. */
 #ifndef FORGE_BASE_UTF8_H
 #define FORGE_BASE_UTF8_H
 

@@ -1,5 +1,6 @@
 /* Views of matrices: arithmetic on {offset, rows, cols}, nothing else.
- * Touches no buffer. */
+ *
+ * Touches no buffer and knows no backend. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
