@@ -11,7 +11,7 @@ static const char *const keys_llama[] = {"attention_bias", "mlp_bias", NULL};
 static const char *const keys_mistral[] = {"sliding_window", NULL};
 static const char *const keys_phi3[] = {"sliding_window", "partial_rotary_factor", NULL};
 static const char *const keys_gemma3[] = {
-    "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "hidden_activation", "query_pre_attn_scalar",
+    "attention_bias", "final_logit_softcapping", "hidden_activation", "query_pre_attn_scalar",
     "rope_local_base_freq", "sliding_window", "sliding_window_pattern", "_sliding_window_pattern", NULL};
 static const char *const keys_qwen3_moe[] = {
     "attention_bias", "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "norm_topk_prob", "num_experts",
@@ -44,7 +44,7 @@ static const struct arch table[] = {
      .wrap_class = "Gemma3ForConditionalGeneration", .wrap_type = "gemma3",
      .act_key = "hidden_activation", .json_keys = keys_gemma3, .names = {[NAMING_HF] = gemma3_hf},
      .act = OP_GELU_TANH, .bias = BIAS_FLAG, .window = WINDOW_PATTERN, .gguf_window = WINDOW_PATTERN,
-     .qk_norm = true, .post_norms = true, .norm_add_one = true, .scale_embed = true, .query_scalar = true, .softcaps = true,
+     .qk_norm = true, .post_norms = true, .norm_add_one = true, .scale_embed = true, .query_scalar = true, .logit_softcap = true,
      .defaults = {.n_vocab = 262208, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .n_ctx = 131072, .window = 4096,
                   .pattern = 6, .eps = 1e-6, .theta = 1e6, .theta_local = 1e4, .query_scalar = 256, .tied = true}},
     {.name = "phi3", .gguf = "phi3", .hf_class = "Phi3ForCausalLM", .hf_type = "phi3",

@@ -67,7 +67,7 @@ struct arch {
     bool norm_add_one;   /* folders only */
     bool scale_embed;    /* by sqrt(d_model) */
     bool query_scalar;   /* attention scale from query_pre_attn_scalar */
-    bool softcaps;       /* attn_logit_softcapping, final_logit_softcapping */
+    bool logit_softcap;  /* final_logit_softcapping */
     bool fused;          /* q, k, v in one matrix; gate and up in one */
     bool partial_rot;    /* partial_rotary_factor */
     bool moe;

@@ -20,13 +20,13 @@ static const struct {
     size_t off;
     int64_t max;
 } sizes[] = {
-    {"d_model (hidden size)", offsetof(struct model_config, d_model), 1 << 20},
-    {"n_heads (attention heads)", offsetof(struct model_config, n_heads), 1 << 14},
-    {"n_kv_heads (key/value heads)", offsetof(struct model_config, n_kv_heads), 1 << 14},
-    {"head_dim", offsetof(struct model_config, head_dim), 1 << 14},
-    {"n_ff (feed-forward size)", offsetof(struct model_config, n_ff), 1 << 24},
-    {"n_vocab (vocabulary size)", offsetof(struct model_config, n_vocab), 1 << 26},
-    {"n_ctx_max (positions)", offsetof(struct model_config, n_ctx_max), INT32_MAX},
+    {"d_model (hidden_size, embedding_length)", offsetof(struct model_config, d_model), 1 << 20},
+    {"n_heads (num_attention_heads, attention.head_count)", offsetof(struct model_config, n_heads), 1 << 14},
+    {"n_kv_heads (num_key_value_heads, attention.head_count_kv)", offsetof(struct model_config, n_kv_heads), 1 << 14},
+    {"head_dim (attention.key_length)", offsetof(struct model_config, head_dim), 1 << 14},
+    {"n_ff (intermediate_size, feed_forward_length)", offsetof(struct model_config, n_ff), 1 << 24},
+    {"n_vocab (vocab_size)", offsetof(struct model_config, n_vocab), 1 << 26},
+    {"n_ctx_max (max_position_embeddings, context_length)", offsetof(struct model_config, n_ctx_max), INT32_MAX},
 };
 
 void config_start(struct model_config *c, const struct arch *arch)
@@ -87,8 +87,8 @@ static int check_sizes(const struct model_config *c, const char *where, struct e
             return err_set(err, ERR_FORMAT, "%s: %s is %" PRId64 ", allowed are 1 to %" PRId64, where, sizes[i].name, v, sizes[i].max);
     }
     if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " attention heads are no multiple of %" PRId64 " key/value heads", where,
-                       c->n_heads, c->n_kv_heads);
+        return err_set(err, ERR_FORMAT, "%s: n_heads %" PRId64 " is no multiple of n_kv_heads %" PRId64
+                       " (num_key_value_heads, attention.head_count_kv)", where, c->n_heads, c->n_kv_heads);
     if (c->n_heads * c->head_dim > 1 << 24)
         return err_set(err, ERR_FORMAT, "%s: %" PRId64 " heads of %" PRId64 " values: more than 2^24", where, c->n_heads, c->head_dim);
     if (c->n_rot < 2 || c->n_rot % 2 != 0 || c->n_rot > c->head_dim)
@@ -114,8 +114,9 @@ static int check_experts(const struct model_config *c, const char *where, struct
         return 0;
     if (c->n_experts < 1 || c->n_experts > 4096 || c->n_experts_used < 1 || c->n_experts_used > c->n_experts ||
         c->n_ff_expert < 1 || c->n_ff_expert > 1 << 24)
-        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " experts of size %" PRId64 ", %" PRId64 " used: out of range", where,
-                       c->n_experts, c->n_ff_expert, c->n_experts_used);
+        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " of %" PRId64 " experts of size %" PRId64 " used a token: out of range "
+                       "(num_experts_per_tok, num_experts, moe_intermediate_size; expert_used_count, expert_count, "
+                       "expert_feed_forward_length)", where, c->n_experts_used, c->n_experts, c->n_ff_expert);
     return 0;
 }
 
@@ -127,7 +128,7 @@ static bool positive(double v, double max)
 static int check_rope(const struct rope_config *r, const char *where, struct err *err)
 {
     if (!positive(r->theta, 1e15) || r->theta == 1)
-        return err_set(err, ERR_FORMAT, "%s: rope theta is %g", where, r->theta);
+        return err_set(err, ERR_FORMAT, "%s: rope_theta (rope.freq_base) is %g", where, r->theta);
     if (r->type != ROPE_DEFAULT && !positive(r->factor, 1e6))
         return err_set(err, ERR_FORMAT, "%s: rope scaling: factor is %g", where, r->factor);
     if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && (r->orig_ctx < 1 || r->orig_ctx > INT32_MAX))

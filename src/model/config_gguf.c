@@ -29,7 +29,7 @@ static const char *const known[] = {
     "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned",
     "rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.yarn_attn_factor",
     "expert_count", "expert_used_count", "expert_feed_forward_length", "expert_weights_norm", "expert_gating_func",
-    "attn_logit_softcapping", "final_logit_softcapping", "tensor_data_layout",
+    "final_logit_softcapping", "tensor_data_layout",
 };
 
 /* Control tokens that end a turn or a text whatever the keys say. */
@@ -177,17 +177,15 @@ static int read_scales(const struct gguf_reader *r)
     struct model_config *c = r->c;
     /* Gemma 3 27B, known by its 62 layers, divides by the root of d_model / n_heads; no key says so */
     double scalar = r->arch->query_scalar && c->n_layers == 62 ? (double)c->d_model / (double)c->n_heads : (double)c->head_dim;
-    double scale = 1 / sqrt(scalar), attn_cap = 0, logit_cap = 0;
+    double scale = 1 / sqrt(scalar), cap = 0;
     int rc;
-    if ((rc = get_f64(r, "attention.scale", &scale)) < 0 || (rc = get_f64(r, "attn_logit_softcapping", &attn_cap)) < 0 ||
-        (rc = get_f64(r, "final_logit_softcapping", &logit_cap)) < 0)
+    if ((rc = get_f64(r, "attention.scale", &scale)) < 0 || (rc = get_f64(r, "final_logit_softcapping", &cap)) < 0)
         return rc;
-    if (!r->arch->softcaps && (attn_cap != 0 || logit_cap != 0))
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: attn_logit_softcapping or final_logit_softcapping is an option that %s cannot "
-                       "be run with here", r->path, r->arch->name);
+    if (!r->arch->logit_softcap && cap != 0)
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: final_logit_softcapping is an option that %s cannot be run with here", r->path,
+                       r->arch->name);
     c->attn_scale = (float)scale;
-    c->attn_softcap = (float)attn_cap;
-    c->logit_softcap = (float)logit_cap;
+    c->logit_softcap = (float)cap;
     c->embed_scale = r->arch->scale_embed ? (float)sqrt((double)c->d_model) : 1;
     c->norm_add_one = false; /* added when the file was written */
     c->pairs = r->arch->gguf_pairs;

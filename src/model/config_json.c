@@ -184,17 +184,15 @@ static int read_scales(const struct json_reader *r)
 {
     struct model_config *c = r->c;
     double scalar = r->arch->query_scalar ? r->arch->defaults.query_scalar : (double)c->head_dim;
-    double attn_cap = 0, logit_cap = 0;
+    double cap = 0;
     if (r->arch->query_scalar && json_get_f64(r->o, "query_pre_attn_scalar", &scalar, r->name, r->err))
         return ERR_FORMAT;
-    if (r->arch->softcaps && (json_get_f64(r->o, "attn_logit_softcapping", &attn_cap, r->name, r->err) ||
-                              json_get_f64(r->o, "final_logit_softcapping", &logit_cap, r->name, r->err)))
+    if (r->arch->logit_softcap && json_get_f64(r->o, "final_logit_softcapping", &cap, r->name, r->err))
         return ERR_FORMAT;
     if (!(scalar > 0))
         return err_set(r->err, ERR_FORMAT, "%s: query_pre_attn_scalar is %g", r->name, scalar);
     c->attn_scale = (float)(1 / sqrt(scalar));
-    c->attn_softcap = (float)attn_cap;
-    c->logit_softcap = (float)logit_cap;
+    c->logit_softcap = (float)cap;
     c->embed_scale = r->arch->scale_embed ? (float)sqrt((double)c->d_model) : 1;
     return 0;
 }
