@@ -1,5 +1,6 @@
 /* Makes small model files for the tests of src/file: byte writers, a zip, and
- * the checks "opens" and "is refused with these words". */
+ * the checks "opens" and "is refused with these words".  Knows how to write
+ * files, not how they are read. */
 #ifndef FORGE_TESTS_FILE_KIT_H
 #define FORGE_TESTS_FILE_KIT_H
 

@@ -1,5 +1,6 @@
 /* The view of weights files: the golden files right and wrong, folders, indexes,
- * split files, symbolic links, unknown kinds, truncation. */
+ * split files, symbolic links, unknown kinds, truncation.  Each format's own
+ * cases are in test_file_*.c. */
 #include "tests/file_kit.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* GGUF: headers, metadata and tensors that are right and wrong, the typed
- * readers, and the names of split files, on files made here. */
+ * readers, and the names of split files, on files made here.  Golden files are
+ * test_file.c's. */
 #include <math.h>
 
 #include "file/gguf.h"

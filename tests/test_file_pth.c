@@ -1,5 +1,6 @@
 /* PyTorch archives: the zip, the pickle machine, views and wrappings, each on
- * files made here. */
+ * files made here.  A pickle is a string literal, opcode by opcode.  Golden
+ * files are test_file.c's. */
 #include <math.h>
 
 #include "file/pickle.h"

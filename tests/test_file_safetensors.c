@@ -1,4 +1,6 @@
-/* safetensors: headers that are right and wrong, and what is listed of them. */
+/* safetensors: headers that are right and wrong, and what is listed of them,
+ * on files made here.  Folders, indexes and golden files are test_file.c's.
+ * One table row is one header. */
 #include "tests/file_kit.h"
 
 #define T(name, dtype, shape, a, b) \

@@ -1,5 +1,6 @@
 /* GGUF metadata: typed key-value pairs, borrowed from the mapping.
- * Format: ggml's docs/gguf.md, versions 2 and 3, little-endian. */
+ * Format: ggml's docs/gguf.md, versions 2 and 3, little-endian.
+ * Meanings of keys belong to those who ask (text, model). */
 #ifndef FORGE_FILE_GGUF_H
 #define FORGE_FILE_GGUF_H
 

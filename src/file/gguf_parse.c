@@ -145,7 +145,8 @@ static int parse_header(struct gguf *g, struct gguf_cursor *c, struct err *err)
     uint64_t n_kv = le64(p + 16);
     if (n_kv > gguf_left(c) / KV_SIZE_MIN)
         return err_set(err, ERR_FORMAT,
-                       "truncated: %" PRIu64 " metadata keys need more than the %zu bytes that are left in the file",
+                       "truncated: %" PRIu64
+                       " metadata keys need more than the %zu bytes that are left in the file",
                        n_kv, gguf_left(c));
     g->n_kv = (size_t)n_kv;
     return 0;

@@ -1,5 +1,6 @@
 /* The inside of struct gguf, shared by gguf_parse.c (header and metadata),
- * gguf.c (typed readers) and gguf_tensors.c. */
+ * gguf.c (typed readers) and gguf_tensors.c.  Everything points into the
+ * mapping, which outlives it. */
 #ifndef FORGE_FILE_GGUF_PARSE_H
 #define FORGE_FILE_GGUF_PARSE_H
 

@@ -1,5 +1,6 @@
 /* Little-endian numbers from bytes of any alignment, on any host.  For the
- * readers of model files only; bounds are the caller's. */
+ * readers of model files only; bounds are the caller's, and nothing is known
+ * here of any format. */
 #ifndef FORGE_FILE_LE_H
 #define FORGE_FILE_LE_H
 

@@ -1,5 +1,6 @@
 /* The names a pickle may refer to and what a call of each builds.  Everything
- * else is refused by name; nothing here runs anything.  New names are new rows. */
+ * else is refused by name; nothing here runs anything.  New names are new rows.
+ * Knows no opcode (pickle.c) and does not look into the archive (pth.c). */
 #include <string.h>
 
 #include "file/parts.h"

@@ -1,5 +1,6 @@
 /* The state of the pickle machine, shared by pickle.c (opcodes) and
- * pickle_calls.c (names and calls). */
+ * pickle_calls.c (names and calls).  It lives for one pickle_load(); what
+ * outlives it is in the arena. */
 #ifndef FORGE_FILE_PICKLE_VM_H
 #define FORGE_FILE_PICKLE_VM_H
 

@@ -22,7 +22,7 @@ struct weight {
     enum dtype dtype;
     int n_dims;                     /* 0 = scalar */
     int64_t shape[WEIGHT_DIMS_MAX]; /* outermost first, as PyTorch prints it (GGUF's order is turned round) */
-    const uint8_t *data;            /* row-major, contiguous; NULL when the tensor has no elements */
+    const uint8_t *data;            /* row-major, contiguous, of any alignment; NULL when there are no elements */
     size_t size;                    /* bytes */
     int file;                       /* index for weights_file() */
     size_t offset;                  /* of the first byte within that file, for inspect */
@@ -32,7 +32,7 @@ struct weight {
 struct weights;
 struct gguf;
 
-/* Opens a file or a folder (see weights.c for the folder's rules).  Checks every offset and size
+/* Opens a file or a folder (see folder.c for the folder's rules).  Checks every offset and size
  * against the file before returning; reads no weight.  *out is NULL on error. */
 int weights_open(struct weights **out, const char *path, struct err *err);
 void weights_close(struct weights *w);

@@ -1,4 +1,6 @@
-/* Fuzz target: GGUF files, from memory through the parser that files go through. */
+/* Fuzz target: GGUF files, from memory through the parser that files go
+ * through.  Inputs of other kinds are passed over: they have targets of their
+ * own. */
 #include "tests/fuzz/weights_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,6 @@
 /* Fuzz target: PyTorch zip archives, their pickle machine included, from memory
- * through the parser that files go through. */
+ * through the parser that files go through.  Inputs of other kinds are passed
+ * over: they have targets of their own. */
 #include "tests/fuzz/weights_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,6 @@
 /* What the fuzz targets of model files do with an input: open it from memory
- * and touch everything the view then promises to hold. */
+ * and touch everything the view then promises to hold.  A target of a format
+ * only picks the inputs that are its own. */
 #ifndef FORGE_TESTS_FUZZ_WEIGHTS_WALK_H
 #define FORGE_TESTS_FUZZ_WEIGHTS_WALK_H
 
