@@ -110,7 +110,7 @@ static int run_one(struct forge_engine *e, struct job *j)
     if (submit(e, j, &r) == 0)
         status = step_all(e);
     progress_end(&r.prefill);
-    if (r.stream)
+    if (r.stream && j->request)
         out_puts("\n");
     else if (j->request) {
         struct buf b;

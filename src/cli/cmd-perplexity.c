@@ -70,15 +70,18 @@ static size_t argmax(const float *x, size_t n)
     return best;
 }
 
-/* KL(base || this), and what it says about the token that came. */
+/* KL(base || this) = sum of p (log p - log q) - p + q: the added terms cancel, and make every one of the
+ * sum's terms at least 0, so that rounding cannot give a negative distance.  And what the two say about
+ * the token that came. */
 static void compare(struct work *w, int32_t next)
 {
     size_t n = (size_t)w->t->l.config->n_vocab;
     double kl = 0;
     npy_row(&w->base, (int64_t)w->s.n, w->base_row);
-    for (size_t i = 0; i < n; i++)
-        if (w->base_row[i] > -INFINITY)
-            kl += exp((double)w->base_row[i]) * ((double)w->base_row[i] - (double)w->row[i]);
+    for (size_t i = 0; i < n; i++) {
+        double lp = (double)w->base_row[i], lq = (double)w->row[i];
+        kl += (lp > -INFINITY ? exp(lp) * (lp - lq) - exp(lp) : 0) + exp(lq);
+    }
     w->s.kl_sum += kl;
     w->s.kl_max = w->s.n == 0 || kl > w->s.kl_max ? kl : w->s.kl_max;
     w->s.diff_sum += fabs((double)w->base_row[next] - (double)w->row[next]);

@@ -98,10 +98,9 @@ int common_log(const struct common *c, const char *cmd)
 
 /* ---- where the model is ---- */
 
-static char *folder_in(const char *dir, const char *up)
+static char *model_in(const char *dir)
 {
-    char *base = path_join(dir, up), *model = base ? path_join(base, BUILT_IN) : NULL;
-    free(base);
+    char *model = path_join(dir, BUILT_IN);
     if (model && path_is_dir(model))
         return model;
     free(model);
@@ -123,17 +122,20 @@ static char *built_in_model(void)
     if (len > 0) {
         exe[len] = '\0';
         char *dir = path_dirname(exe);
-        for (size_t i = 0; dir && !found && i < sizeof near / sizeof *near; i++)
-            found = folder_in(dir, near[i]);
+        for (size_t i = 0; dir && !found && i < sizeof near / sizeof *near; i++) {
+            char *there = path_join(dir, near[i]);
+            found = there ? model_in(there) : NULL;
+            free(there);
+        }
         free(dir);
     }
 #ifdef FORGE_SRCDATADIR
     if (!found)
-        found = folder_in(FORGE_SRCDATADIR, ".");
+        found = model_in(FORGE_SRCDATADIR);
 #endif
 #ifdef FORGE_DATADIR
     if (!found)
-        found = folder_in(FORGE_DATADIR, ".");
+        found = model_in(FORGE_DATADIR);
 #endif
     if (!found)
         msg_error("the built-in model (" BUILT_IN ") is not where it was installed; name a model with -m");
