@@ -41,6 +41,9 @@ static ATTR_UNUSED bool inside(const struct backend *be, const struct tensor *t)
     return t->buf != NULL && t->buf->be == be && mem_add(t->off, tensor_size(t), &end) && end <= t->buf->size;
 }
 
+/* What a process can address at most on the machines there are: 2^47 of 64 bits. */
+#define SIZE_LIMIT (PTRDIFF_MAX > INT32_MAX ? PTRDIFF_MAX >> 16 : PTRDIFF_MAX)
+
 /* Bytes of a [rows, cols] matrix. */
 static int matrix_size(size_t *size, enum dtype dtype, int64_t rows, int64_t cols, const char *name, struct err *err)
 {
@@ -49,7 +52,7 @@ static int matrix_size(size_t *size, enum dtype dtype, int64_t rows, int64_t col
     if (rows < 0 || cols <= 0 || !dtype_row_size(dtype, cols, &row))
         return err_set(err, ERR_ARG, "%s: [%" PRId64 ", %" PRId64 "] is no shape for %s (blocks of %u values)", name, rows,
                        cols, dtype_info(dtype)->name, dtype_info(dtype)->block_elems);
-    if ((uint64_t)rows > SIZE_MAX || !mem_mul(row, (size_t)rows, size) || *size > PTRDIFF_MAX)
+    if ((uint64_t)rows > SIZE_MAX || !mem_mul(row, (size_t)rows, size) || *size > SIZE_LIMIT)
         return err_set(err, ERR_NOMEM, "%s: [%" PRId64 ", %" PRId64 "] %s is larger than the address space", name, rows,
                        cols, dtype_info(dtype)->name);
     return 0;
