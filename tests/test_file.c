@@ -46,11 +46,19 @@ static bool fits_kind(const char *msg, const char *kind)
     return false;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAVE_SANITIZER 1
+#elif defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAVE_SANITIZER 1
+#endif
+#endif
+
 /* Leaves this process (a child of its own test) 16 MB to grow, so that a large
  * allocation fails.  Sanitizers and valgrind reserve too much for that. */
 static void limit_memory(void)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef HAVE_SANITIZER
     const char *preload = getenv("LD_PRELOAD");
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
