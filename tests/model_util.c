@@ -107,15 +107,13 @@ void test_model_run(struct test_model *t, int seq, const int32_t *ids, int n, in
     }
 }
 
-void test_model_greedy(struct test_model *t, int seq, const int32_t *ids, int n_ids, int chunk, int32_t *out, int n)
+void test_model_greedy(struct test_model *t, int seq, const int32_t *last, int pos, int32_t *out, int n)
 {
     struct err err = {0};
-    if (n_ids > 1)
-        test_model_run(t, seq, ids, n_ids - 1, 0, chunk, NULL);
-    int32_t id = ids[n_ids - 1];
+    int32_t id = *last, zero = 0;
     for (int i = 0; i < n; i++) {
-        int32_t pos = n_ids - 1 + i, zero = 0;
-        struct forward_batch b = {.n_rows = 1, .ids = &id, .pos = &pos, .seq = &zero, .n_seqs = 1, .n_want = 1, .want = &zero};
+        int32_t at = pos + i;
+        struct forward_batch b = {.n_rows = 1, .ids = &id, .pos = &at, .seq = &zero, .n_seqs = 1, .n_want = 1, .want = &zero};
         for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
             b.pages[g] = t->pages + seq * t->max_pages;
         ck_assert_msg(forward_run(t->f, &b, &err) == 0, "%s", err.msg);

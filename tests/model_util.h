@@ -35,8 +35,8 @@ void test_model_close(struct test_model *t);
 /* Logits [n, n_vocab] of every id, prefilled in pieces of `chunk` (0 = whole) from position `pos` on. Fails the
  * test on an error. `out` may be NULL: only the cache is filled. */
 void test_model_run(struct test_model *t, int seq, const int32_t *ids, int n, int pos, int chunk, float *out);
-/* n greedy ids after a prompt, one step each over the cache. */
-void test_model_greedy(struct test_model *t, int seq, const int32_t *ids, int n_ids, int chunk, int32_t *out, int n);
+/* n greedy ids after `last`, which stands at `pos`, one step each over the cache before it. */
+void test_model_greedy(struct test_model *t, int seq, const int32_t *last, int pos, int32_t *out, int n);
 int64_t test_model_vocab(const struct test_model *t);
 
 #endif

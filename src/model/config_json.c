@@ -66,11 +66,11 @@ int json_check_keys(const struct json_reader *r, const cJSON *o, const char *con
 
 /* ---- which architecture ---- */
 
-static int unknown_arch(const struct json_reader *r, const char *what)
+static int unknown_arch(const struct json_reader *r, const char *what, const char *type)
 {
     char list[256];
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: architecture %s cannot be run; known are %s", r->name, what,
-                   config_arch_list(list, sizeof(list)));
+    return err_set(r->err, ERR_UNSUPPORTED, "%s: architecture %s%s%s%s cannot be run; known are %s", r->name, what,
+                   type ? " (model_type " : "", type ? type : "", type ? ")" : "", config_arch_list(list, sizeof(list)));
 }
 
 static int refuse_quantised(const struct json_reader *r)
@@ -102,9 +102,9 @@ static int find_arch(struct json_reader *r)
     const struct arch *by_class = first ? arch_by_class(first->valuestring, &wrapped) : NULL;
     const struct arch *by_type = type ? arch_by_type(type, &type_wrapped) : NULL;
     if (first && !by_class)
-        return unknown_arch(r, first->valuestring);
+        return unknown_arch(r, first->valuestring, type);
     if (!first && !by_type)
-        return unknown_arch(r, type);
+        return unknown_arch(r, type, NULL);
     if (first && type && (by_class != by_type || wrapped != type_wrapped))
         return err_set(r->err, ERR_UNSUPPORTED, "%s: architectures says %s, but model_type says %s", r->name, first->valuestring, type);
     r->arch = by_class ? by_class : by_type;
@@ -120,7 +120,7 @@ static int find_arch(struct json_reader *r)
         if (json_get_str(r->o, "model_type", &inner, r->name, r->err))
             return ERR_FORMAT;
         if (inner && strcmp(inner, r->arch->hf_type) != 0)
-            return unknown_arch(r, inner);
+            return unknown_arch(r, inner, NULL);
     }
     return 0;
 }

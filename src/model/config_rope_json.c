@@ -83,7 +83,7 @@ static int read_rope(const struct json_reader *r, const cJSON *o, struct rope_co
         json_get_f64(o, "low_freq_factor", &out->low_freq_factor, r->name, r->err) ||
         json_get_f64(o, "high_freq_factor", &out->high_freq_factor, r->name, r->err))
         return ERR_FORMAT;
-    if (out->type == ROPE_YARN && out->factor == 0)
+    if (out->type == ROPE_YARN && !json_get(o, "factor"))
         out->factor = (double)r->c->n_ctx_max / (double)out->orig_ctx;
     return out->type == ROPE_YARN ? read_yarn(r, o, out) : 0;
 }
