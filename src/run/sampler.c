@@ -175,12 +175,15 @@ static int make_scores(struct sampler *s, const float *logits, const struct samp
         s->mask(s->mask_user, s->masked, s->n_vocab);
         logits = s->masked;
     }
+    int n_bad = 0;
     for (int64_t i = 0; i < s->n_vocab; i++) {
+        n_bad += !(logits[i] <= FLT_MAX);
+        s->score[i] = (double)logits[i];
+    }
+    for (int64_t i = 0; n_bad && i < s->n_vocab; i++)
         if (!(logits[i] <= FLT_MAX))
             return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i,
                            isnan(logits[i]) ? "NaN" : "+Inf");
-        s->score[i] = (double)logits[i];
-    }
     apply_penalties(s, h);
     for (size_t i = 0; i < s->p.n_bias; i++)
         s->score[s->bias[i].id] += (double)s->bias[i].bias;
@@ -194,6 +197,25 @@ static size_t keep_at_least(struct select_item *a, size_t n, double key)
         if (a[i].key >= key)
             a[m++] = a[i];
     return m;
+}
+
+/* A score that the k largest all reach, so that what is below needs no candidate: the k-th largest of the
+ * maxima of blocks; -Inf where there are too few blocks. */
+static double bound_top_k(struct sampler *s)
+{
+    const int64_t block = 64;
+    size_t n = 0;
+    if (s->p.top_k <= 0 || s->p.top_k > s->n_vocab / block)
+        return -INFINITY;
+    for (int64_t at = 0; at < s->n_vocab; at += block) {
+        int64_t end = at + block < s->n_vocab ? at + block : s->n_vocab;
+        double max = s->score[at];
+        for (int64_t i = at + 1; i < end; i++)
+            max = s->score[i] > max ? s->score[i] : max;
+        s->work[n] = (struct select_item){max, 0, (int32_t)n};
+        n++;
+    }
+    return select_kth(s->work, n, (size_t)s->p.top_k);
 }
 
 /* Every score that ties with the k-th stays. */
@@ -218,9 +240,14 @@ static size_t stage_top_p(struct sampler *s, size_t n)
 {
     if (s->p.top_p >= 1)
         return n;
-    memcpy(s->work, s->item, n * sizeof *s->work);
-    struct select_item last = select_mass(s->work, n, s->p.top_p * total_weight(s->item, n));
+    /* All items below `least` together weigh less than 1 - top_p: the cut lies before them. */
+    double sum = total_weight(s->item, n), least = 0.5 * (1 - s->p.top_p) * sum / (double)n;
     size_t m = 0;
+    for (size_t i = 0; i < n; i++)
+        if (s->item[i].weight >= least)
+            s->work[m++] = s->item[i];
+    struct select_item last = select_mass(s->work, m, s->p.top_p * sum);
+    m = 0;
     for (size_t i = 0; i < n; i++)
         if (!select_before(&last, &s->item[i]))
             s->item[m++] = s->item[i];
@@ -263,8 +290,9 @@ static size_t stage_typical(struct sampler *s, size_t n, double max)
 static size_t run_stages(struct sampler *s, double max)
 {
     size_t n = 0;
+    double least = bound_top_k(s);
     for (int64_t i = 0; i < s->n_vocab; i++)
-        if (s->score[i] > -INFINITY)
+        if (s->score[i] > -INFINITY && s->score[i] >= least)
             s->item[n++] = (struct select_item){s->score[i], 0, (int32_t)i};
     n = stage_top_k(s, n);
     for (size_t i = 0; i < n; i++)
