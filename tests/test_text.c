@@ -62,8 +62,10 @@ static const struct {
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", ERR_FORMAT, "\"a\""},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", ERR_FORMAT, "\"a\""},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"x\"},\"merges\":[]}}", ERR_FORMAT, "\"a\""},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", ERR_LIMIT, "2000000000 is too high"},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1000000},\"merges\":[]}}", ERR_LIMIT, "1000000 is too high"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", ERR_LIMIT,
+     "2000000000 is too high"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1000000},\"merges\":[]}}", ERR_LIMIT,
+     "1000000 is too high"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":3}}", ERR_FORMAT, "merges"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}", ERR_FORMAT, "two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", ERR_FORMAT, "two parts"},
@@ -71,10 +73,13 @@ static const struct {
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",1]]}}", ERR_FORMAT, "pair"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[1,\"a\"]]}}", ERR_FORMAT, "pair"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", ERR_FORMAT, "merge 0: \"b\""},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", ERR_FORMAT, "merge 0: \"aa\""},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", ERR_FORMAT,
+     "merge 0: \"aa\""},
     {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1," VOCAB "}}", ERR_UNSUPPORTED, "dropout"},
-    {"{\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\"," VOCAB "}}", ERR_UNSUPPORTED, "continuing_subword_prefix"},
-    {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," VOCAB "}}", ERR_UNSUPPORTED, "end_of_word_suffix"},
+    {"{\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\"," VOCAB "}}", ERR_UNSUPPORTED,
+     "continuing_subword_prefix"},
+    {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," VOCAB "}}", ERR_UNSUPPORTED,
+     "end_of_word_suffix"},
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\"," VOCAB "}}", ERR_FORMAT, "unk_token \"?\""},
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":3," VOCAB "}}", ERR_FORMAT, "unk_token"},
     {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":3," VOCAB "}}", ERR_FORMAT, "fuse_unk"},
@@ -82,29 +87,47 @@ static const struct {
     {"{" BPE ",\"added_tokens\":[{\"content\":\"x\"}]}", ERR_FORMAT, "without id"},
     {"{" BPE ",\"added_tokens\":[{\"id\":3}]}", ERR_FORMAT, "without content"},
     {"{" BPE ",\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"special\":1}]}", ERR_FORMAT, "special"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", ERR_UNSUPPORTED, "normalizer of type \"BertNormalizer\""},
+    {"{" BPE ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", ERR_UNSUPPORTED,
+     "normalizer of type \"BertNormalizer\""},
     {"{" BPE ",\"normalizer\":{}}", ERR_FORMAT, "no type"},
     {"{" BPE ",\"normalizer\":3}", ERR_FORMAT, "normalizer is no object"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{},\"content\":\"\"}}", ERR_FORMAT, "pattern"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}}", ERR_FORMAT, "empty"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\\u0000\"},\"content\":\"\"}}", ERR_UNSUPPORTED, "NUL"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}}", ERR_UNSUPPORTED, "pattern ("},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a[b]]\"},\"content\":\"\"}}", ERR_UNSUPPORTED, "sets within sets"},
-    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"content\":\"\"}}", ERR_UNSUPPORTED, "&&"},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{},\"content\":\"\"}}", ERR_FORMAT,
+     "pattern"},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}}",
+     ERR_FORMAT, "empty"},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\\u0000\"},\"content\":\"\"}}",
+     ERR_UNSUPPORTED, "NUL"},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}}",
+     ERR_UNSUPPORTED, "pattern ("},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a[b]]\"},\"content\":\"\"}}",
+     ERR_UNSUPPORTED, "sets within sets"},
+    {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"content\":\"\"}}",
+     ERR_UNSUPPORTED, "&&"},
     {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":3}}", ERR_FORMAT, "normalizers"},
     {"{" BPE ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", ERR_UNSUPPORTED, "UnicodeScripts"},
-    {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Sideways\"}}", ERR_UNSUPPORTED, "Sideways"},
-    {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", ERR_FORMAT, "replacement"},
-    {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}", ERR_UNSUPPORTED, "last"},
+    {"{" BPE
+     ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Sideways\"}}",
+     ERR_UNSUPPORTED, "Sideways"},
+    {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", ERR_FORMAT,
+     "replacement"},
+    {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}",
+     ERR_UNSUPPORTED, "last"},
     {"{" BPE ",\"decoder\":{\"type\":\"CTC\"}}", ERR_UNSUPPORTED, "decoder of type \"CTC\""},
     {"{" BPE ",\"decoder\":{\"type\":\"Strip\",\"content\":\"\"}}", ERR_FORMAT, "content"},
     {"{" BPE ",\"decoder\":{\"type\":\"Strip\",\"content\":\"a\",\"start\":-1}}", ERR_FORMAT, "start"},
     {"{" BPE ",\"post_processor\":{\"type\":\"BertProcessing\"}}", ERR_UNSUPPORTED, "BertProcessing"},
-    {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", ERR_UNSUPPORTED, "template"},
-    {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}}", ERR_UNSUPPORTED, "template"},
-    {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}}", ERR_FORMAT, "\"x\""},
-    {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
-     "\"special_tokens\":{\"x\":{\"ids\":[99]}}}}", ERR_FORMAT, "outside the vocabulary"},
+    {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", ERR_UNSUPPORTED,
+     "template"},
+    {"{" BPE
+     ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}}",
+     ERR_UNSUPPORTED, "template"},
+    {"{" BPE
+     ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}}",
+     ERR_FORMAT, "\"x\""},
+    {"{" BPE
+     ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
+     "\"special_tokens\":{\"x\":{\"ids\":[99]}}}}",
+     ERR_FORMAT, "outside the vocabulary"},
 };
 
 START_TEST(refusals)
@@ -114,7 +137,8 @@ START_TEST(refusals)
     struct err err = {0};
     int rc = tokenizer_open(&t, path, &err);
     ck_assert_msg(rc == refused[_i].code && err.code == rc, "%s: code %d: %s", refused[_i].json, rc, err.msg);
-    ck_assert_msg(strstr(err.msg, refused[_i].words) && strstr(err.msg, "refused.json"), "%s: %s", refused[_i].json, err.msg);
+    ck_assert_msg(strstr(err.msg, refused[_i].words) && strstr(err.msg, "refused.json"), "%s: %s",
+                  refused[_i].json, err.msg);
     ck_assert_ptr_null(t);
     ck_assert_int_eq(tokenizer_open(&t, path, NULL), rc);
 }
@@ -217,7 +241,8 @@ END_TEST
 static const struct {
     const char *unit;
     size_t n;
-} runs[] = {{" ", 1 << 20}, {"\n", 1 << 20}, {"\xF0\x9F\x98\x8A", 100000}, {"A", 9400}, {"\xCC\xA3\xCC\x81", 100000}};
+} runs[] = {
+    {" ", 1 << 20}, {"\n", 1 << 20}, {"\xF0\x9F\x98\x8A", 100000}, {"A", 9400}, {"\xCC\xA3\xCC\x81", 100000}};
 
 /* Long runs end, and come back (the last one in its normal form, so only its length is fixed). */
 START_TEST(long_runs)
@@ -251,8 +276,9 @@ END_TEST
 /* A pattern that needs too many steps is an error that shows the pattern. */
 START_TEST(match_limit)
 {
-    struct tokenizer *t = open_ok(write_file("slow.json", "{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\","
-                                                          "\"pattern\":{\"Regex\":\"(a|aa)+$\"}}}"));
+    struct tokenizer *t = open_ok(
+        write_file("slow.json", "{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\","
+                                "\"pattern\":{\"Regex\":\"(a|aa)+$\"}}}"));
     struct ids ids;
     struct err err = {0};
     char text[201];
@@ -291,8 +317,9 @@ END_TEST
 /* ignore_merges does not turn a whole word into a control token unasked. */
 START_TEST(ignore_merges_is_no_way_in)
 {
-    struct tokenizer *t = open_ok(write_file(
-        "whole.json", "{\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," VOCAB "},\"added_tokens\":[{\"id\":2,\"content\":\"ab\",\"special\":true}]}"));
+    struct tokenizer *t = open_ok(
+        write_file("whole.json", "{\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," VOCAB
+                                 "},\"added_tokens\":[{\"id\":2,\"content\":\"ab\",\"special\":true}]}"));
     struct ids ids;
     ids_init(&ids);
     encode(t, "ab", 2, TOK_PARSE_SPECIAL, &ids);
@@ -355,7 +382,8 @@ END_TEST
 START_TEST(detok_after_any_prompt)
 {
     static const char *const names[] = {"qwen3", "llama2", "gemma", "llama2-metaspace", "smollm", "tekken"};
-    static const char text[] = "Say \xF0\x9F\x98\x8A\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7\xE6\xBC\xA2 caf\xC3\xA9.";
+    static const char text[] =
+        "Say \xF0\x9F\x98\x8A\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7\xE6\xBC\xA2 caf\xC3\xA9.";
     struct tokenizer *t = golden(names[_i]);
     struct ids ids;
     struct err err = {0};
@@ -380,10 +408,12 @@ START_TEST(detok_after_any_prompt)
         ck_assert_int_eq(detok_finish(d, &got, &err), 0);
         /* a prompt that ends within a character shows U+FFFD, and the character comes whole */
         if (before.len <= all.len && memcmp(buf_str(&before), all.data, before.len) == 0)
-            ck_assert_msg(got.len == all.len - before.len && memcmp(buf_str(&got), all.data + before.len, got.len) == 0,
+            ck_assert_msg(got.len == all.len - before.len &&
+                              memcmp(buf_str(&got), all.data + before.len, got.len) == 0,
                           "%s cut at %zu: \"%s\"", names[_i], cut, buf_str(&got));
         else
-            ck_assert_msg(got.len <= all.len && memcmp(buf_str(&got), all.data + all.len - got.len, got.len) == 0,
+            ck_assert_msg(got.len <= all.len &&
+                              memcmp(buf_str(&got), all.data + all.len - got.len, got.len) == 0,
                           "%s cut at %zu: \"%s\"", names[_i], cut, buf_str(&got));
         buf_fini(&got);
         buf_fini(&before);
@@ -432,11 +462,9 @@ static void write_pair(const char *json_path, const char *class_name)
     buf_init(&b);
     write_file("vocab.json", vocab);
     buf_puts(&b, "#version: 0.2\n");
-    cJSON_ArrayForEach(m, json_get(model, "merges"))
-        if (cJSON_IsString(m))
-            buf_printf(&b, "%s\n", m->valuestring);
-        else
-            buf_printf(&b, "%s %s\n", m->child->valuestring, m->child->next->valuestring);
+    cJSON_ArrayForEach(m, json_get(model, "merges")) if (cJSON_IsString(m))
+        buf_printf(&b, "%s\n", m->valuestring);
+    else buf_printf(&b, "%s %s\n", m->child->valuestring, m->child->next->valuestring);
     write_file("merges.txt", buf_str(&b));
     buf_clear(&b);
     buf_printf(&b, "{\"tokenizer_class\":\"%s\",\"added_tokens_decoder\":{", class_name);
@@ -455,8 +483,10 @@ static void write_pair(const char *json_path, const char *class_name)
 
 START_TEST(vocab_and_merges)
 {
-    static const char text[] = "Hello  world 123 e\xCC\x81 <|im_start|>user\n\n don't <think>\xF0\x9F\x98\x8A";
-    static const char *const from[][2] = {{"qwen3", "Qwen2TokenizerFast"}, {"qwen2", "Qwen2Tokenizer"}, {"gpt2", "GPT2Tokenizer"}};
+    static const char text[] =
+        "Hello  world 123 e\xCC\x81 <|im_start|>user\n\n don't <think>\xF0\x9F\x98\x8A";
+    static const char *const from[][2] = {
+        {"qwen3", "Qwen2TokenizerFast"}, {"qwen2", "Qwen2Tokenizer"}, {"gpt2", "GPT2Tokenizer"}};
     char path[128];
     snprintf(path, sizeof path, "golden/tokenizer/%s/tokenizer.json", from[_i][0]);
     write_pair(path, from[_i][1]);
@@ -534,10 +564,20 @@ START_TEST(respelling)
 {
     static const struct {
         const char *from, *to; /* NULL = refused */
-    } rows[] = {{"a\\\\s", "a\\\\s"},         {"[^]a]", "[^]a]"},       {"[\\]\\h]", "[\\]0-9a-fA-F]"}, {"\\u00e9", "\\x{00e9}"},
-                {"\\u00", "\\u00"},           {"[[:alpha:]]", "[[:alpha:]]"}, {"[a", "[a"},             {"x\\", "x\\"},
-                {"[\\W]", NULL},              {"[a[b]]", NULL},         {"[a&&b]", NULL},               {"a&&b", "a&&b"},
-                {"[\\b]", "[\\b]"},           {"[&]", "[&]"}};
+    } rows[] = {{"a\\\\s", "a\\\\s"},
+                {"[^]a]", "[^]a]"},
+                {"[\\]\\h]", "[\\]0-9a-fA-F]"},
+                {"\\u00e9", "\\x{00e9}"},
+                {"\\u00", "\\u00"},
+                {"[[:alpha:]]", "[[:alpha:]]"},
+                {"[a", "[a"},
+                {"x\\", "x\\"},
+                {"[\\W]", NULL},
+                {"[a[b]]", NULL},
+                {"[a&&b]", NULL},
+                {"a&&b", "a&&b"},
+                {"[\\b]", "[\\b]"},
+                {"[&]", "[&]"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buf b;
         struct err err = {0};

@@ -24,7 +24,8 @@ static struct tokenizer *open_gguf(const char *path)
     return t;
 }
 
-static void expect_same(const struct tokenizer *a, const struct tokenizer *b, const char *text, size_t len, unsigned flags)
+static void expect_same(const struct tokenizer *a, const struct tokenizer *b, const char *text, size_t len,
+                        unsigned flags)
 {
     struct ids x, y;
     struct buf dx, dy;
@@ -37,14 +38,15 @@ static void expect_same(const struct tokenizer *a, const struct tokenizer *b, co
     ck_assert_msg(tokenizer_encode(b, text, len, flags, &y, &err) == 0, "%s", err.msg);
     buf_put_json_ids(&dx, x.v, x.n);
     buf_put_json_ids(&dy, y.v, y.n);
-    ck_assert_msg(strcmp(buf_str(&dx), buf_str(&dy)) == 0, "\"%s\": GGUF %s, tokenizer.json %s", text, buf_str(&dx),
-                  buf_str(&dy));
+    ck_assert_msg(strcmp(buf_str(&dx), buf_str(&dy)) == 0, "\"%s\": GGUF %s, tokenizer.json %s", text,
+                  buf_str(&dx), buf_str(&dy));
     for (int skip = 0; skip < 2; skip++) {
         buf_clear(&dx);
         buf_clear(&dy);
         ck_assert_int_eq(tokenizer_decode(a, x.v, x.n, skip, &dx, &err), 0);
         ck_assert_int_eq(tokenizer_decode(b, y.v, y.n, skip, &dy, &err), 0);
-        ck_assert_msg(dx.len == dy.len && memcmp(buf_str(&dx), buf_str(&dy), dx.len) == 0, "decode \"%s\"", text);
+        ck_assert_msg(dx.len == dy.len && memcmp(buf_str(&dx), buf_str(&dy), dx.len) == 0, "decode \"%s\"",
+                      text);
     }
     ids_fini(&x);
     ids_fini(&y);
@@ -127,7 +129,8 @@ static void expect_ids(const struct tokenizer *t, const cJSON *item, const char 
     struct err err = {0};
     ids_init(&got);
     ck_assert_msg(tokenizer_encode(t, text, len, flags, &got, &err) == 0, "%s", err.msg);
-    ck_assert_msg(got.n == n && (n == 0 || memcmp(got.v, want, n * sizeof *want) == 0), "%s of \"%s\"", key, text);
+    ck_assert_msg(got.n == n && (n == 0 || memcmp(got.v, want, n * sizeof *want) == 0), "%s of \"%s\"", key,
+                  text);
     ids_fini(&got);
     free(want);
     free(text);
@@ -139,7 +142,8 @@ START_TEST(real_files)
     char path[1024], why[1200];
     snprintf(path, sizeof path, "%s/%s", dir ? dir : "", real[_i].file);
     if (!dir || !path_exists(path) || !path_exists(test_path(real[_i].ids))) {
-        snprintf(why, sizeof why, "%s: not in FORGE_MODELS_DIR, or its recorded ids not in the tree", real[_i].file);
+        snprintf(why, sizeof why, "%s: not in FORGE_MODELS_DIR, or its recorded ids not in the tree",
+                 real[_i].file);
         test_skip(why);
         return;
     }
@@ -231,7 +235,8 @@ static int open_specs(struct tokenizer **t, const char *const *specs, struct err
     buf_put(&b, kv.data, kv.len);
     while (b.len % 32)
         buf_putc(&b, 0);
-    ck_assert_msg(weights_open_bytes(&w, "made.gguf", (const uint8_t *)b.data, b.len, err) == 0, "%s", err->msg);
+    ck_assert_msg(weights_open_bytes(&w, "made.gguf", (const uint8_t *)b.data, b.len, err) == 0, "%s",
+                  err->msg);
     int rc = tokenizer_open_gguf(t, weights_gguf(w), err);
     weights_close(w);
     buf_fini(&b);
@@ -278,8 +283,9 @@ START_TEST(refusals)
     struct tokenizer *t = (struct tokenizer *)1;
     struct err err = {0};
     int rc = open_specs(&t, refused[_i].specs, &err);
-    ck_assert_msg(rc == refused[_i].code && strstr(err.msg, refused[_i].words) && strstr(err.msg, "made.gguf"), "%d: %s", rc,
-                  err.msg);
+    ck_assert_msg(rc == refused[_i].code && strstr(err.msg, refused[_i].words) &&
+                      strstr(err.msg, "made.gguf"),
+                  "%d: %s", rc, err.msg);
     ck_assert_ptr_null(t);
 }
 END_TEST
@@ -301,8 +307,9 @@ static void expect_list(const struct tokenizer *t, const char *text, unsigned fl
 /* Every name of the table opens and encodes. */
 START_TEST(pre_names)
 {
-    static const char *const names[] = {"default", "gpt-2", "qwen2", "qwen35", "llama-bpe", "dbrx", "smollm", "tekken",
-                                        "gpt-4o", "deepseek-coder", "deepseek-v3", "deepseek-r1-qwen"};
+    static const char *const names[] = {"default",   "gpt-2",          "qwen2",       "qwen35",
+                                        "llama-bpe", "dbrx",           "smollm",      "tekken",
+                                        "gpt-4o",    "deepseek-coder", "deepseek-v3", "deepseek-r1-qwen"};
     char pre[64];
     snprintf(pre, sizeof pre, G "pre=s:%s", names[_i]);
     const char *specs[] = {GPT2, TOKENS, TYPES, MERGES, pre, NULL};
@@ -318,16 +325,25 @@ END_TEST
 /* Scores decide: "bc" before "ab"; bytes and control tokens are never merged into. */
 START_TEST(scores_decide)
 {
-    const char *specs[] = {LLAMA, G "tokens=S:<unk>|<s>|<0x61>|a|b|c|ab|bc|abc|aa|[PAD10]", G "token_type=I:2|3|6|1|1|1|1|1|1|3|5",
-                           G "scores=F:0|0|0|-1|-2|-3|-9|-8|-10|5|0", G "add_space_prefix=b:0", G "bos_token_id=u:1", G "unknown_token_id=u:0",
-                           G "add_eos_token=b:0", NULL};
+    const char *specs[] = {LLAMA,
+                           G "tokens=S:<unk>|<s>|<0x61>|a|b|c|ab|bc|abc|aa|[PAD10]",
+                           G "token_type=I:2|3|6|1|1|1|1|1|1|3|5",
+                           G "scores=F:0|0|0|-1|-2|-3|-9|-8|-10|5|0",
+                           G "add_space_prefix=b:0",
+                           G "bos_token_id=u:1",
+                           G "unknown_token_id=u:0",
+                           G "add_eos_token=b:0",
+                           NULL};
     struct tokenizer *t;
     struct err err = {0};
     ck_assert_msg(open_specs(&t, specs, &err) == 0, "%s", err.msg);
     expect_list(t, "abc", 0, "[8]");
     expect_list(t, "bab", 0, "[4,6]");
     expect_list(t, "abcaa", 0, "[8,3,3]");
-    expect_list(t, "c\xC3\xA9" "c", 0, "[5,0,5]");
+    expect_list(t,
+                "c\xC3\xA9"
+                "c",
+                0, "[5,0,5]");
     expect_list(t, "a", TOK_ADD_SPECIAL, "[1,3]");
     ck_assert_int_eq(tokenizer_n_ids(t), 10); /* padding is no token */
     tokenizer_close(t);

@@ -32,15 +32,17 @@ static void sha_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64], s[8];
     for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 |
+               p[4 * i + 3];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + (rotr(w[i - 15], 7) ^ rotr(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
                (rotr(w[i - 2], 17) ^ rotr(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(s, h, sizeof s);
     for (int i = 0; i < 64; i++) {
-        uint32_t t1 = s[7] + (rotr(s[4], 6) ^ rotr(s[4], 11) ^ rotr(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) +
-                      sha_k[i] + w[i];
-        uint32_t t2 = (rotr(s[0], 2) ^ rotr(s[0], 13) ^ rotr(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        uint32_t t1 = s[7] + (rotr(s[4], 6) ^ rotr(s[4], 11) ^ rotr(s[4], 25)) +
+                      ((s[4] & s[5]) ^ (~s[4] & s[6])) + sha_k[i] + w[i];
+        uint32_t t2 = (rotr(s[0], 2) ^ rotr(s[0], 13) ^ rotr(s[0], 22)) +
+                      ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += t1;
         s[0] = t1 + t2;
@@ -51,7 +53,8 @@ static void sha_block(uint32_t h[8], const uint8_t *p)
 
 static void sha256_hex(const uint8_t *p, size_t len, char out[65])
 {
-    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     uint8_t tail[128] = {0};
     size_t n = len / 64 * 64, rest = len - n, n_tail = rest < 56 ? 64 : 128;
     for (size_t i = 0; i < n; i += 64)
@@ -76,7 +79,8 @@ END_TEST
 
 /* --- comparing ------------------------------------------------------------ */
 
-static void fail_ids(const char *what, const char *text, const struct ids *got, const int32_t *want, size_t n_want)
+static void fail_ids(const char *what, const char *text, const struct ids *got, const int32_t *want,
+                     size_t n_want)
 {
     struct buf b;
     buf_init(&b);
@@ -87,15 +91,16 @@ static void fail_ids(const char *what, const char *text, const struct ids *got, 
     ck_abort_msg("%s \"%s\": %.3000s", what, text, buf_str(&b));
 }
 
-static void check_ids(const struct tokenizer *t, const char *what, const char *text, size_t len, unsigned flags,
-                      const cJSON *want)
+static void check_ids(const struct tokenizer *t, const char *what, const char *text, size_t len,
+                      unsigned flags, const cJSON *want)
 {
     struct err err = {0};
     struct ids got;
     size_t n;
     int32_t *ids = test_ids(want, &n);
     ids_init(&got);
-    ck_assert_msg(tokenizer_encode(t, text, len, flags, &got, &err) == 0, "%s \"%s\": %s", what, text, err.msg);
+    ck_assert_msg(tokenizer_encode(t, text, len, flags, &got, &err) == 0, "%s \"%s\": %s", what, text,
+                  err.msg);
     if (got.n != n || (n && memcmp(got.v, ids, n * sizeof *ids) != 0))
         fail_ids(what, text, &got, ids, n);
     ids_fini(&got);
@@ -112,23 +117,25 @@ static void check_decode(const struct tokenizer *t, const char *what, const int3
     buf_init(&all);
     buf_init(&parts);
     ck_assert_msg(tokenizer_decode(t, ids, n, skip, &all, &err) == 0, "%s: %s", what, err.msg);
-    ck_assert_msg(all.len == len && memcmp(buf_str(&all), want, len) == 0, "%s skip %d: got \"%s\" want \"%s\"", what,
-                  skip, buf_str(&all), want);
+    ck_assert_msg(all.len == len && memcmp(buf_str(&all), want, len) == 0,
+                  "%s skip %d: got \"%s\" want \"%s\"", what, skip, buf_str(&all), want);
     ck_assert_int_eq(detok_new(&d, t, NULL, 0, skip, &err), 0);
     for (size_t i = 0; i < n; i++) {
         size_t before = parts.len;
         ck_assert_int_eq(detok_push(d, ids[i], &parts, &err), 0);
-        ck_assert_msg(utf8_valid(buf_str(&parts) + before, parts.len - before, NULL), "%s: half a character", what);
+        ck_assert_msg(utf8_valid(buf_str(&parts) + before, parts.len - before, NULL), "%s: half a character",
+                      what);
     }
     ck_assert_int_eq(detok_finish(d, &parts, &err), 0);
-    ck_assert_msg(parts.len == len && memcmp(buf_str(&parts), want, len) == 0, "%s skip %d: pieces \"%s\" want \"%s\"",
-                  what, skip, buf_str(&parts), want);
+    ck_assert_msg(parts.len == len && memcmp(buf_str(&parts), want, len) == 0,
+                  "%s skip %d: pieces \"%s\" want \"%s\"", what, skip, buf_str(&parts), want);
     detok_free(d);
     buf_fini(&all);
     buf_fini(&parts);
 }
 
-static void check_decode_member(const struct tokenizer *t, const cJSON *item, bool skip, const char *text, size_t len)
+static void check_decode_member(const struct tokenizer *t, const cJSON *item, bool skip, const char *text,
+                                size_t len)
 {
     const char *key = skip ? "decode_skip" : "decode";
     char hex_key[32];
@@ -139,7 +146,8 @@ static void check_decode_member(const struct tokenizer *t, const cJSON *item, bo
         size_t want_len;
         char *want;
         const cJSON *nested = json_get(item, key); /* a text with a NUL: {"hex": ...} */
-        want = cJSON_IsObject(nested) ? test_text(nested, "text", &want_len) : test_text(item, key, &want_len);
+        want =
+            cJSON_IsObject(nested) ? test_text(nested, "text", &want_len) : test_text(item, key, &want_len);
         check_decode(t, key, ids, n, skip, want, want_len);
         free(want);
     } else if (text) {
@@ -153,7 +161,8 @@ static void check_vector(const struct tokenizer *t, const cJSON *item, bool whol
 {
     size_t len;
     char *text = test_text(item, "text", &len);
-    const cJSON *ids = json_get(item, "ids"), *bos = json_get(item, "ids_bos"), *plain = json_get(item, "ids_plain");
+    const cJSON *ids = json_get(item, "ids"), *bos = json_get(item, "ids_bos"),
+                *plain = json_get(item, "ids_plain");
     check_ids(t, "ids", text, len, TOK_PARSE_SPECIAL, ids);
     check_ids(t, "ids_bos", text, len, TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL, bos ? bos : ids);
     if (whole) {
@@ -176,15 +185,16 @@ static void check_long(const struct tokenizer *t, const cJSON *item)
     ck_assert(json_str(rep->child, &unit));
     for (int i = 0; i < rep->child->next->valueint; i++)
         buf_put(&text, unit.data, unit.len);
-    ck_assert_msg(tokenizer_encode(t, text.data, text.len, TOK_PARSE_SPECIAL, &got, &err) == 0, "%s", err.msg);
+    ck_assert_msg(tokenizer_encode(t, text.data, text.len, TOK_PARSE_SPECIAL, &got, &err) == 0, "%s",
+                  err.msg);
     uint8_t *bytes = mem_array(got.n, 4);
     for (size_t i = 0; i < got.n; i++)
         for (int k = 0; k < 4; k++)
             bytes[4 * i + (size_t)k] = (uint8_t)((uint32_t)got.v[i] >> 8 * k);
     char hex[65];
     sha256_hex(bytes, got.n * 4, hex);
-    ck_assert_msg(strcmp(hex, json_get(item, "sha256")->valuestring) == 0, "\"%s\" x %d: %zu ids, want %d", unit.data,
-                  rep->child->next->valueint, got.n, json_get(item, "n_ids")->valueint);
+    ck_assert_msg(strcmp(hex, json_get(item, "sha256")->valuestring) == 0, "\"%s\" x %d: %zu ids, want %d",
+                  unit.data, rep->child->next->valueint, got.n, json_get(item, "n_ids")->valueint);
     free(bytes);
     ids_fini(&got);
     buf_fini(&unit);
@@ -194,11 +204,11 @@ static void check_long(const struct tokenizer *t, const cJSON *item)
 static const struct {
     const char *vectors, *folder; /* below golden */
 } sets[] = {
-    {"gemma", "tokenizer/gemma"},   {"gpt2", "tokenizer/gpt2"},
-    {"llama2", "tokenizer/llama2"}, {"llama2-metaspace", "tokenizer/llama2-metaspace"},
-    {"llama3", "tokenizer/llama3"}, {"phi3", "tokenizer/phi3"},
-    {"qwen2", "tokenizer/qwen2"},   {"qwen3", "tokenizer/qwen3"},
-    {"smollm", "tokenizer/smollm"}, {"tekken", "tokenizer/tekken"},
+    {"gemma", "tokenizer/gemma"},          {"gpt2", "tokenizer/gpt2"},
+    {"llama2", "tokenizer/llama2"},        {"llama2-metaspace", "tokenizer/llama2-metaspace"},
+    {"llama3", "tokenizer/llama3"},        {"phi3", "tokenizer/phi3"},
+    {"qwen2", "tokenizer/qwen2"},          {"qwen3", "tokenizer/qwen3"},
+    {"smollm", "tokenizer/smollm"},        {"tekken", "tokenizer/tekken"},
     {"gpt2", "extra/tokenizer/gpt2-pair"}, {"qwen2", "extra/tokenizer/qwen2-pair"},
 };
 
@@ -253,8 +263,9 @@ START_TEST(qwen_real)
 }
 END_TEST
 
-static const char *const models[] = {"gemma3",   "llama", "llama-sharded", "llama3-rope", "mistral", "phi3", "qwen2",
-                                     "qwen3-moe", "qwen3", "qwen3-untied",  "smollm"};
+static const char *const models[] = {"gemma3",  "llama",        "llama-sharded", "llama3-rope",
+                                     "mistral", "phi3",         "qwen2",         "qwen3-moe",
+                                     "qwen3",   "qwen3-untied", "smollm"};
 
 /* Prompt to ids, ids to text, and the pieces of the new text after the prompt. */
 START_TEST(golden_models)
@@ -265,10 +276,12 @@ START_TEST(golden_models)
     const cJSON *text = json_get(j, "text");
     snprintf(name, sizeof name, "golden/models/%s", models[_i]);
     struct tokenizer *t = open_or_fail(test_path(name));
-    const char *prompt = json_get(text, "prompt")->valuestring, *full = json_get(text, "full_text")->valuestring;
+    const char *prompt = json_get(text, "prompt")->valuestring,
+               *full = json_get(text, "full_text")->valuestring;
     check_ids(t, "prompt", prompt, strlen(prompt), TOK_ADD_SPECIAL, json_get(text, "ids"));
     size_t n_ids, n_new;
-    int32_t *ids = test_ids(json_get(text, "ids"), &n_ids), *new_ids = test_ids(json_get(text, "greedy"), &n_new);
+    int32_t *ids = test_ids(json_get(text, "ids"), &n_ids),
+            *new_ids = test_ids(json_get(text, "greedy"), &n_new);
     struct err err = {0};
     struct buf old, all;
     struct detok *d;

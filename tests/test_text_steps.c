@@ -75,8 +75,10 @@ static void expect_pieces(const cJSON *step, const cJSON *c, const struct pieces
         struct buf w;
         buf_init(&w);
         json_str(want, &w);
-        if (i >= got->n || got->v[i].len != w.len || memcmp(got->text.data + got->v[i].off, buf_str(&w), w.len) != 0)
-            ck_abort_msg("%s %s: piece %zu is \"%.*s\"", print(step), print(c), i, i < got->n ? (int)got->v[i].len : 0,
+        if (i >= got->n || got->v[i].len != w.len ||
+            memcmp(got->text.data + got->v[i].off, buf_str(&w), w.len) != 0)
+            ck_abort_msg("%s %s: piece %zu is \"%.*s\"", print(step), print(c), i,
+                         i < got->n ? (int)got->v[i].len : 0,
                          i < got->n ? got->text.data + got->v[i].off : "");
         buf_fini(&w);
         i++;
@@ -127,7 +129,8 @@ START_TEST(decoders)
         struct err err = {0};
         const cJSON *step = json_get(item, "step");
         decoder_init(&d);
-        ck_assert_msg(json_decoder(&d, step, "test", &err) == 0 && decoder_close(&d, "test", &err) == 0, "%s", err.msg);
+        ck_assert_msg(json_decoder(&d, step, "test", &err) == 0 && decoder_close(&d, "test", &err) == 0, "%s",
+                      err.msg);
         cJSON_ArrayForEach(c, json_get(item, "cases"))
         {
             struct decode_stream s;

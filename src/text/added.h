@@ -26,8 +26,8 @@ struct added_token {
 
 /* One tree of spellings; node 0 is the root. */
 struct added_tree {
-    struct u64map edges;       /* node << 8 | byte  ->  node */
-    int32_t *token;            /* [n_nodes] index of the token that ends here, -1 = none */
+    struct u64map edges; /* node << 8 | byte  ->  node */
+    int32_t *token;      /* [n_nodes] index of the token that ends here, -1 = none */
     size_t n_nodes, cap_nodes;
 };
 

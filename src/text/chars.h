@@ -9,10 +9,10 @@
 
 typedef bool char_class(uint32_t cp);
 
-bool char_is_space(uint32_t cp);   /* White_Space */
-bool char_is_number(uint32_t cp);  /* Nd, Nl, No */
-bool char_is_punct(uint32_t cp);   /* P*, and all of ASCII's punctuation and symbols */
-bool char_is_word(uint32_t cp);    /* \w of UTS 18: Alphabetic, M, Nd, Pc, Join_Control */
+bool char_is_space(uint32_t cp);  /* White_Space */
+bool char_is_number(uint32_t cp); /* Nd, Nl, No */
+bool char_is_punct(uint32_t cp);  /* P*, and all of ASCII's punctuation and symbols */
+bool char_is_word(uint32_t cp);   /* \w of UTS 18: Alphabetic, M, Nd, Pc, Join_Control */
 
 /* Full lower case without context; writes 1 or 2 characters, returns how many. */
 size_t char_lower(uint32_t cp, uint32_t out[2]);

@@ -135,8 +135,10 @@ static int hex_byte(const char *t, size_t len)
     int v = 0;
     for (int k = 3; k < 5; k++) {
         char c = t[k];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0)
             return -1;
         v = v * 16 + d;
@@ -293,13 +295,18 @@ static void push(struct decode_stream *s, size_t i, const char *t, size_t len)
 static void finish_stage(struct decode_stream *s, size_t i)
 {
     switch (s->d->v[i].kind) {
-    case DEC_BYTELEVEL: bytes_flush(s, i, true); break;
-    case DEC_BYTEFALLBACK: fallback_flush(s, i); break;
+    case DEC_BYTELEVEL:
+        bytes_flush(s, i, true);
+        break;
+    case DEC_BYTEFALLBACK:
+        fallback_flush(s, i);
+        break;
     case DEC_FUSE:
         if (s->d->v[i].hold)
             emit(s, i, buf_str(&s->stage[i].held), s->stage[i].held.len);
         break;
-    default: break; /* Strip drops what it holds, the others hold nothing */
+    default:
+        break; /* Strip drops what it holds, the others hold nothing */
     }
     buf_clear(&s->stage[i].held);
 }

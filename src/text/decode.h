@@ -13,17 +13,25 @@
 
 #define DECODE_STEPS_MAX 16
 
-enum decode_kind { DEC_BYTELEVEL, DEC_BYTEFALLBACK, DEC_FUSE, DEC_REPLACE, DEC_STRIP, DEC_METASPACE, DEC_JOIN };
+enum decode_kind {
+    DEC_BYTELEVEL,
+    DEC_BYTEFALLBACK,
+    DEC_FUSE,
+    DEC_REPLACE,
+    DEC_STRIP,
+    DEC_METASPACE,
+    DEC_JOIN
+};
 
 struct decode_step {
     enum decode_kind kind;
-    struct pattern *pat;  /* Replace: what */
-    char *text;           /* Replace: with what; Strip, Metaspace: the character */
+    struct pattern *pat; /* Replace: what */
+    char *text;          /* Replace: with what; Strip, Metaspace: the character */
     size_t len;
-    size_t start, stop;   /* Strip: at most so many characters at each end */
-    bool keep_first;      /* Metaspace: the first token keeps its spaces */
-    bool fused;           /* receives parts of one token, not tokens */
-    bool hold;            /* Fuse: a later stage needs the whole text at once */
+    size_t start, stop; /* Strip: at most so many characters at each end */
+    bool keep_first;    /* Metaspace: the first token keeps its spaces */
+    bool fused;         /* receives parts of one token, not tokens */
+    bool hold;          /* Fuse: a later stage needs the whole text at once */
 };
 
 struct decoder {
@@ -39,10 +47,10 @@ int decoder_add(struct decoder *d, struct decode_step step, const char *name, st
 int decoder_close(struct decoder *d, const char *name, struct err *err);
 
 struct decode_stage {
-    struct buf held;  /* what may still change */
-    size_t n_seen;    /* tokens so far */
-    size_t n_cut;     /* fused Strip: characters cut at the beginning */
-    bool begun;       /* fused Strip: text that stays was seen */
+    struct buf held; /* what may still change */
+    size_t n_seen;   /* tokens so far */
+    size_t n_cut;    /* fused Strip: characters cut at the beginning */
+    bool begun;      /* fused Strip: text that stays was seen */
 };
 
 struct decode_stream {

@@ -76,7 +76,8 @@ static int deliver(struct detok *d, int rc, struct buf *out, struct err *err)
     const char *p = buf_str(&d->piece), *owed = buf_str(&d->owed);
     size_t i = 0, n;
     uint32_t cp;
-    while (d->n_paid < d->owed.len && i < d->piece.len && (n = utf8_decode(p + i, d->piece.len - i, &cp)) > 0) {
+    while (d->n_paid < d->owed.len && i < d->piece.len &&
+           (n = utf8_decode(p + i, d->piece.len - i, &cp)) > 0) {
         if (d->owed.len - d->n_paid < n || memcmp(p + i, owed + d->n_paid, n) != 0) {
             d->n_paid = d->owed.len;
             break;

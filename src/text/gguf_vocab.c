@@ -58,8 +58,8 @@ static unsigned phi3_flags(struct gguf_str s)
 static int put_token(struct gguf_vocab *v, int32_t id, struct gguf_str s, int64_t type, struct err *err)
 {
     if (type < GT_NORMAL || type > GT_BYTE)
-        return err_set(err, ERR_FORMAT, "%s: " KEY("token_type") ": token %ld has type %lld", v->t->source, (long)id,
-                       (long long)type);
+        return err_set(err, ERR_FORMAT, "%s: " KEY("token_type") ": token %ld has type %lld", v->t->source,
+                       (long)id, (long long)type);
     if (s.len == 0 || (type == GT_UNUSED && is_padding(s)))
         return 0;
     int rc = vocab_put(&v->t->vocab, id, s.s, s.len, kinds[type].vocab, v->t->source, err);
@@ -100,7 +100,8 @@ static int read_merges(struct gguf_vocab *v, struct err *err)
     if (!v->merges)
         return err_set(err, ERR_FORMAT, "%s: no " KEY("merges"), v->t->source);
     if (v->merges->n > UINT32_MAX / 2 || !u64map_reserve(&v->t->bpe.merges, (size_t)v->merges->n))
-        return err_set(err, ERR_NOMEM, "%s: no memory for %llu merges", v->t->source, (unsigned long long)v->merges->n);
+        return err_set(err, ERR_NOMEM, "%s: no memory for %llu merges", v->t->source,
+                       (unsigned long long)v->merges->n);
     size_t cursor = 0;
     int rc = 0;
     for (uint32_t rank = 0; rank < v->merges->n && !rc; rank++) {
@@ -108,7 +109,8 @@ static int read_merges(struct gguf_vocab *v, struct err *err)
         /* the first part is never empty, and may itself be a space where that is spelt so */
         const char *space = s.len > 1 ? memchr(s.s + 1, ' ', s.len - 1) : NULL;
         if (!space)
-            return err_set(err, ERR_FORMAT, "%s: " KEY("merges") ": entry %u is not two parts", v->t->source, rank);
+            return err_set(err, ERR_FORMAT, "%s: " KEY("merges") ": entry %u is not two parts", v->t->source,
+                           rank);
         rc = bpe_add_merge(&v->t->bpe, rank, s.s, (size_t)(space - s.s), space + 1,
                            (size_t)(s.s + s.len - space - 1), v->t->source, err);
     }
@@ -151,7 +153,8 @@ static int read_scores(struct gguf_vocab *v, struct err *err)
 static int spaces_to_marks(struct tokenizer *t, bool prefix, struct err *err)
 {
     struct norm_step replace = {.kind = NORM_REPLACE, .text = (char[]){MARK}, .len = 3};
-    int rc = prefix ? normalizer_add(&t->norm, (struct norm_step){.kind = NORM_PREPEND, .text = (char[]){MARK}, .len = 3}, err) : 0;
+    struct norm_step prepend = {.kind = NORM_PREPEND, .text = (char[]){MARK}, .len = 3};
+    int rc = prefix ? normalizer_add(&t->norm, prepend, err) : 0;
     if (!rc)
         rc = pattern_new(&replace.pat, false, " ", 1, t->source, err);
     return rc ? rc : normalizer_add(&t->norm, replace, err);
@@ -168,7 +171,8 @@ static int marks_to_spaces(struct tokenizer *t, bool prefix, struct err *err)
     if (!rc)
         rc = decoder_add(&t->dec, (struct decode_step){.kind = DEC_FUSE}, t->source, err);
     if (!rc && prefix)
-        rc = decoder_add(&t->dec, (struct decode_step){.kind = DEC_STRIP, .text = (char[]){" "}, .len = 1, .start = 1},
+        rc = decoder_add(&t->dec,
+                         (struct decode_step){.kind = DEC_STRIP, .text = (char[]){" "}, .len = 1, .start = 1},
                          t->source, err);
     return rc;
 }
@@ -186,7 +190,8 @@ static int load_llama(struct gguf_vocab *v, bool *adds_bos, struct err *err)
     if (rc < 0)
         return rc;
     if (squeeze)
-        return err_set(err, ERR_UNSUPPORTED, "%s: " KEY("remove_extra_whitespaces") " is not supported", v->t->source);
+        return err_set(err, ERR_UNSUPPORTED, "%s: " KEY("remove_extra_whitespaces") " is not supported",
+                       v->t->source);
     v->t->bpe.byte_fallback = v->t->bpe.fuse_unk = true;
     rc = spaces_to_marks(v->t, prefix, err);
     if (!rc)
@@ -215,7 +220,8 @@ static int read_around(struct gguf_vocab *v, const char *key, const char *add_ke
     *id = (int32_t)named;
     if (add && named < 0)
         return gguf_find(v->g, add_key) ? err_set(err, ERR_FORMAT, "%s: %s is true, but %s names no token",
-                                                  v->t->source, add_key, key) : 0;
+                                                  v->t->source, add_key, key)
+                                        : 0;
     return add ? ids_push(list, *id, err) : 0;
 }
 
@@ -263,11 +269,15 @@ int tokenizer_load_gguf(struct tokenizer *t, const struct gguf *g, struct err *e
         if (!rc)
             rc = models[i].load(&v, &adds_bos, err);
         if (!rc)
-            rc = read_around(&v, KEY("bos_token_id"), KEY("add_bos_token"), adds_bos, &t->bos, &t->before, err);
-        return rc ? rc : read_around(&v, KEY("eos_token_id"), KEY("add_eos_token"), false, &t->eos, &t->after, err);
+            rc = read_around(&v, KEY("bos_token_id"), KEY("add_bos_token"), adds_bos, &t->bos, &t->before,
+                             err);
+        return rc ? rc
+                  : read_around(&v, KEY("eos_token_id"), KEY("add_eos_token"), false, &t->eos, &t->after,
+                                err);
     }
-    return err_set(err, ERR_UNSUPPORTED, "%s: vocabulary of kind \"%.*s\" is not supported (gpt2 and llama are)",
-                   t->source, (int)(model.len > 60 ? 60 : model.len), model.s);
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: vocabulary of kind \"%.*s\" is not supported (gpt2 and llama are)", t->source,
+                   (int)(model.len > 60 ? 60 : model.len), model.s);
 }
 
 int tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, struct err *err)

@@ -21,8 +21,9 @@ static int put_special(struct post *p, const char *id, const char *name, struct 
     for (item = ids->child; item; item = item->next) {
         double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(v >= 0 && v < p->t->vocab.n) || v != (int32_t)v)
-            return err_set(err, ERR_FORMAT, "%s: the template's \"%s\" has an id outside the vocabulary of %ld",
-                           name, id, (long)p->t->vocab.n);
+            return err_set(err, ERR_FORMAT,
+                           "%s: the template's \"%s\" has an id outside the vocabulary of %ld", name, id,
+                           (long)p->t->vocab.n);
         int rc = ids_push(p->seen_text ? &p->after : &p->before, (int32_t)v, err);
         if (rc)
             return rc;
@@ -41,7 +42,8 @@ static int template_part(void *user, const cJSON *item, const char *name, struct
     if (special && id)
         return put_special(p, id, name, err);
     if (!seq || !id || strcmp(id, "A") != 0 || p->seen_text)
-        return err_set(err, ERR_UNSUPPORTED, "%s: the template for one text does not hold it exactly once", name);
+        return err_set(err, ERR_UNSUPPORTED, "%s: the template for one text does not hold it exactly once",
+                       name);
     p->seen_text = true;
     return 0;
 }
@@ -92,5 +94,6 @@ int json_post(struct tokenizer *t, const cJSON *j, struct err *err)
         return 0;
     if (strcmp(type, "Sequence") == 0)
         return json_each(j, "processors", post_each, t, t->source, err);
-    return err_set(err, ERR_UNSUPPORTED, "%s: post_processor of type \"%s\" is not supported", t->source, type);
+    return err_set(err, ERR_UNSUPPORTED, "%s: post_processor of type \"%s\" is not supported", t->source,
+                   type);
 }

@@ -29,15 +29,17 @@ static int parse_part(const struct part_type *table, size_t n, const char *what,
 }
 
 /* {"String": "..."} or {"Regex": "..."}, also a plain string. */
-static int parse_pattern(struct pattern **out, const cJSON *j, const char *key, const char *name, struct err *err)
+static int parse_pattern(struct pattern **out, const cJSON *j, const char *key, const char *name,
+                         struct err *err)
 {
     const cJSON *p = json_get(j, key);
     const cJSON *regex = json_get(p, "Regex"), *plain = cJSON_IsString(p) ? p : json_get(p, "String");
     struct buf src;
     buf_init(&src);
     *out = NULL;
-    int rc = json_str(regex ? regex : plain, &src) ? 0
-             : err_set(err, ERR_FORMAT, "%s: %s is neither a String nor a Regex", name, key);
+    int rc = json_str(regex ? regex : plain, &src)
+                 ? 0
+                 : err_set(err, ERR_FORMAT, "%s: %s is neither a String nor a Regex", name, key);
     if (!rc && memchr(buf_str(&src), '\0', src.len))
         rc = err_set(err, ERR_UNSUPPORTED, "%s: %s holds a NUL", name, key);
     if (!rc)
@@ -95,10 +97,14 @@ static int norm_sequence(void *list, const cJSON *j, int arg, const char *name, 
 }
 
 static const struct part_type norm_types[] = {
-    {"NFC", norm_plain, NORM_NFC},       {"NFD", norm_plain, NORM_NFD},
-    {"NFKC", norm_plain, NORM_NFKC},     {"NFKD", norm_plain, NORM_NFKD},
-    {"Prepend", norm_text, NORM_PREPEND}, {"Replace", norm_text, NORM_REPLACE},
-    {"Lowercase", norm_plain, NORM_LOWERCASE}, {"Strip", norm_plain, NORM_STRIP},
+    {"NFC", norm_plain, NORM_NFC},
+    {"NFD", norm_plain, NORM_NFD},
+    {"NFKC", norm_plain, NORM_NFKC},
+    {"NFKD", norm_plain, NORM_NFKD},
+    {"Prepend", norm_text, NORM_PREPEND},
+    {"Replace", norm_text, NORM_REPLACE},
+    {"Lowercase", norm_plain, NORM_LOWERCASE},
+    {"Strip", norm_plain, NORM_STRIP},
     {"Sequence", norm_sequence, 0},
 };
 
@@ -112,8 +118,11 @@ int json_normalizer(struct normalizer *z, const cJSON *j, const char *name, stru
 static int parse_behavior(enum pretok_behavior *out, const cJSON *j, const char *name, struct err *err)
 {
     static const char *const names[] = {
-        [SPLIT_REMOVED] = "Removed", [SPLIT_ISOLATED] = "Isolated", [SPLIT_WITH_PREVIOUS] = "MergedWithPrevious",
-        [SPLIT_WITH_NEXT] = "MergedWithNext", [SPLIT_CONTIGUOUS] = "Contiguous",
+        [SPLIT_REMOVED] = "Removed",
+        [SPLIT_ISOLATED] = "Isolated",
+        [SPLIT_WITH_PREVIOUS] = "MergedWithPrevious",
+        [SPLIT_WITH_NEXT] = "MergedWithNext",
+        [SPLIT_CONTIGUOUS] = "Contiguous",
     };
     const char *b = "Isolated";
     int rc = json_get_str(j, "behavior", &b, name, err);
@@ -158,7 +167,8 @@ static int pre_punctuation(void *list, const cJSON *j, int arg, const char *name
 static int pre_whitespace_split(void *list, const cJSON *j, int arg, const char *name, struct err *err)
 {
     (void)j, (void)arg, (void)name;
-    return pretok_add(list, (struct pretok_step){.kind = PRE_CLASS, .is_match = char_is_space, .behavior = SPLIT_REMOVED}, err);
+    struct pretok_step st = {.kind = PRE_CLASS, .is_match = char_is_space, .behavior = SPLIT_REMOVED};
+    return pretok_add(list, st, err);
 }
 
 /* Runs of word characters, and of what is neither word nor space. */
@@ -283,24 +293,26 @@ static int dec_strip(void *list, const cJSON *j, int kind, const char *name, str
         rc = json_get_i64(j, "start", 0, 1 << 20, &start, name, err);
     if (!rc)
         rc = json_get_i64(j, "stop", 0, 1 << 20, &stop, name, err);
+    struct decode_step st = {.kind = (enum decode_kind)kind, .text = c.data, .len = c.len,
+                             .start = (size_t)start, .stop = (size_t)stop};
     if (!rc)
-        rc = decoder_add(list, (struct decode_step){.kind = (enum decode_kind)kind, .text = c.data, .len = c.len,
-                                                    .start = (size_t)start, .stop = (size_t)stop}, name, err);
+        rc = decoder_add(list, st, name, err);
     buf_fini(&c);
     return rc;
 }
 
 static int dec_metaspace(void *list, const cJSON *j, int kind, const char *name, struct err *err)
 {
-    enum pretok_prepend prepend;
+    enum pretok_prepend prepend = PREPEND_ALWAYS;
     struct buf c;
     buf_init(&c);
     int rc = parse_char(&c, j, "replacement", name, err);
     if (!rc)
         rc = parse_prepend(&prepend, j, name, err);
+    struct decode_step st = {.kind = (enum decode_kind)kind, .text = c.data, .len = c.len,
+                             .keep_first = prepend == PREPEND_NEVER};
     if (!rc)
-        rc = decoder_add(list, (struct decode_step){.kind = (enum decode_kind)kind, .text = c.data, .len = c.len,
-                                                    .keep_first = prepend == PREPEND_NEVER}, name, err);
+        rc = decoder_add(list, st, name, err);
     buf_fini(&c);
     return rc;
 }

@@ -41,7 +41,8 @@ void json_raw(const char *s, struct buf *out)
     buf_puts(out, s);
 }
 
-int json_each(const cJSON *j, const char *key, json_each_fn *fn, void *user, const char *name, struct err *err)
+int json_each(const cJSON *j, const char *key, json_each_fn *fn, void *user, const char *name,
+              struct err *err)
 {
     const cJSON *list = json_get(j, key), *item;
     if (!cJSON_IsArray(list))

@@ -15,6 +15,7 @@ int json_bytes(const cJSON *j, const char *key, struct buf *out, bool *present, 
 void json_raw(const char *s, struct buf *out);
 /* Calls fn on each member of the array `key`. */
 typedef int json_each_fn(void *user, const cJSON *item, const char *name, struct err *err);
-int json_each(const cJSON *j, const char *key, json_each_fn *fn, void *user, const char *name, struct err *err);
+int json_each(const cJSON *j, const char *key, json_each_fn *fn, void *user, const char *name,
+              struct err *err);
 
 #endif

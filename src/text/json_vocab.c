@@ -11,8 +11,8 @@ static int read_id(const cJSON *item, int64_t *id, const char *name, struct err 
 {
     double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(v >= 0 && v < ID_MAX) || v != (double)(int64_t)v)
-        return err_set(err, ERR_FORMAT, "%s: vocabulary: \"%.100s\" has no whole number from 0 to %d as id", name,
-                       item->string ? item->string : "", ID_MAX - 1);
+        return err_set(err, ERR_FORMAT, "%s: vocabulary: \"%.100s\" has no whole number from 0 to %d as id",
+                       name, item->string ? item->string : "", ID_MAX - 1);
     *id = (int64_t)v;
     return 0;
 }
@@ -96,7 +96,8 @@ int json_put_added(struct tokenizer *t, const cJSON *item, int64_t id, struct er
         if (known >= 0 && known != id)
             log_msg(LOG_WARN, "%s: added token %.100s has id %lld, the vocabulary says %ld", t->source,
                     buf_str(&content), (long long)id, (long)known);
-        rc = tokenizer_add_token(t, known >= 0 ? known : (int32_t)id, buf_str(&content), content.len, e.flags, err);
+        rc = tokenizer_add_token(t, known >= 0 ? known : (int32_t)id, buf_str(&content), content.len, e.flags,
+                                 err);
     }
     buf_fini(&content);
     return rc;

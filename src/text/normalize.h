@@ -9,7 +9,16 @@
 #include "base/err.h"
 #include "text/pattern.h"
 
-enum norm_kind { NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_PREPEND, NORM_REPLACE, NORM_LOWERCASE, NORM_STRIP };
+enum norm_kind {
+    NORM_NFC,
+    NORM_NFD,
+    NORM_NFKC,
+    NORM_NFKD,
+    NORM_PREPEND,
+    NORM_REPLACE,
+    NORM_LOWERCASE,
+    NORM_STRIP
+};
 
 struct norm_step {
     enum norm_kind kind;

@@ -35,7 +35,8 @@ int tokenizer_complete(struct tokenizer *t, struct err *err);
 
 /* tokenizer_json.c, vocab_merges.c, gguf_vocab.c */
 int tokenizer_load_json(struct tokenizer *t, const char *path, struct err *err);
-int tokenizer_load_json_text(struct tokenizer *t, const char *text, size_t len, struct err *err); /* without its folder */
+int tokenizer_load_json_text(struct tokenizer *t, const char *text, size_t len,
+                             struct err *err); /* without its folder */
 int tokenizer_load_vocab_merges(struct tokenizer *t, const char *dir, struct err *err);
 int tokenizer_load_gguf(struct tokenizer *t, const struct gguf *g, struct err *err);
 

@@ -47,9 +47,9 @@ static int compile(struct pattern *p, const char *name, struct err *err)
     pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
     int code;
     PCRE2_SIZE at;
-    p->code = pcre2_compile((PCRE2_SPTR)buf_str(&re), re.len,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at,
-                            ctx);
+    p->code =
+        pcre2_compile((PCRE2_SPTR)buf_str(&re), re.len,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, ctx);
     if (!p->code) {
         PCRE2_UCHAR msg[128];
         pcre2_get_error_message(code, msg, sizeof msg);
@@ -142,8 +142,7 @@ static int match_error(const struct matcher *m, int code, struct err *err)
     PCRE2_UCHAR msg[128];
     pcre2_get_error_message(code, msg, sizeof msg);
     return err_set(err, code == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_LIMIT,
-                   "tokenizer: pattern %s at byte %zu of %zu: %s", m->pat->src, m->pos, m->len,
-                   (char *)msg);
+                   "tokenizer: pattern %s at byte %zu of %zu: %s", m->pat->src, m->pos, m->len, (char *)msg);
 }
 
 /* One search from m->pos.  The subject was checked to be UTF-8 before. */
@@ -187,7 +186,8 @@ int matcher_next(struct matcher *m, size_t *start, size_t *end, struct err *err)
 {
     if (m->st)
         return next_regex(m, start, end, err);
-    const char *hit = m->pos < m->len ? memmem(m->s + m->pos, m->len - m->pos, m->pat->src, m->pat->len) : NULL;
+    const char *hit =
+        m->pos < m->len ? memmem(m->s + m->pos, m->len - m->pos, m->pat->src, m->pat->len) : NULL;
     if (!hit)
         return 0;
     *start = (size_t)(hit - m->s);
@@ -195,8 +195,8 @@ int matcher_next(struct matcher *m, size_t *start, size_t *end, struct err *err)
     return 1;
 }
 
-int pattern_replace(const struct pattern *p, const char *s, size_t len, const char *with,
-                    size_t with_len, struct buf *out, struct err *err)
+int pattern_replace(const struct pattern *p, const char *s, size_t len, const char *with, size_t with_len,
+                    struct buf *out, struct err *err)
 {
     struct matcher m;
     int rc = matcher_init(&m, p, err);

@@ -25,7 +25,7 @@ struct matcher {
     struct matcher_state *st; /* NULL for plain strings */
     const char *s;
     size_t len, pos;
-    size_t last_end;          /* end of the match before, SIZE_MAX = none */
+    size_t last_end; /* end of the match before, SIZE_MAX = none */
 };
 int matcher_init(struct matcher *m, const struct pattern *p, struct err *err);
 void matcher_fini(struct matcher *m);
@@ -35,8 +35,8 @@ void matcher_subject(struct matcher *m, const char *s, size_t len);
 int matcher_next(struct matcher *m, size_t *start, size_t *end, struct err *err);
 
 /* Appends s with every match replaced by `with`. */
-int pattern_replace(const struct pattern *p, const char *s, size_t len, const char *with,
-                    size_t with_len, struct buf *out, struct err *err);
+int pattern_replace(const struct pattern *p, const char *s, size_t len, const char *with, size_t with_len,
+                    struct buf *out, struct err *err);
 
 /* "PCRE2 10.42, Unicode 14.0", with ", no JIT" where it lacks. */
 void pattern_library(char *out, size_t size);

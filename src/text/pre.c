@@ -18,10 +18,10 @@
 #define SPLITS_MAX 5
 
 struct pre_row {
-    const char *names;               /* separated by spaces */
-    const char *splits[SPLITS_MAX];  /* one after another, matches isolated; none = GPT-2's own */
+    const char *names;              /* separated by spaces */
+    const char *splits[SPLITS_MAX]; /* one after another, matches isolated; none = GPT-2's own */
     bool nfc;
-    bool digits;                     /* every number character alone, first of all; then GPT-2's own */
+    bool digits; /* every number character alone, first of all; then GPT-2's own */
     struct pre_settings s;
 };
 
@@ -32,7 +32,8 @@ static const struct pre_row rows[] = {
      .splits = {CONTRACTIONS "|" LETTERS "|\\p{N}|" MARKS "[\\r\\n]*|" TAIL},
      .nfc = true},
     {.names = "qwen35",
-     .splits = {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TAIL},
+     .splits = {CONTRACTIONS
+                "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TAIL},
      .nfc = true},
     {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral",
      .splits = {CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" MARKS "[\\r\\n]*|" TAIL},
@@ -44,13 +45,14 @@ static const struct pre_row rows[] = {
     {.names = "gpt-4o llama4",
      .splits = {CASED_1 CONTRACTIONS "?|" CASED_2 CONTRACTIONS "?|\\p{N}{1,3}|" MARKS "[\\r\\n/]*|" TAIL}},
     {.names = "deepseek-coder",
-     .splits = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+",
-                "\\p{N}"},
+     .splits = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+                "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "\\p{N}"},
      .s = {.adds_bos = true}},
     {.names = "deepseek-v3",
-     .splits = {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+",
-                "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
-                "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" TAIL},
+     .splits =
+         {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+",
+          "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+          "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" TAIL},
      .s = {.adds_bos = true}},
 };
 
@@ -95,8 +97,10 @@ int pre_by_name(struct tokenizer *t, const char *pre, size_t len, struct pre_set
         return refuse(pre, len, t->source, err);
     int rc = row->nfc ? normalizer_add(&t->norm, (struct norm_step){.kind = NORM_NFC}, err) : 0;
     if (!rc && row->digits)
-        rc = pretok_add(&t->pre, (struct pretok_step){.kind = PRE_CLASS, .is_match = char_is_number,
-                                                      .behavior = SPLIT_ISOLATED}, err);
+        rc = pretok_add(
+            &t->pre,
+            (struct pretok_step){.kind = PRE_CLASS, .is_match = char_is_number, .behavior = SPLIT_ISOLATED},
+            err);
     for (size_t i = 0; i < SPLITS_MAX && row->splits[i] && !rc; i++)
         rc = add_regex(t, PRE_SPLIT, row->splits[i], err);
     if (!rc)

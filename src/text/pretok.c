@@ -142,7 +142,8 @@ static step_fn *const step_table[] = {
     [PRE_METASPACE] = run_metaspace,
 };
 
-static int run_step(const struct pretok_step *st, const struct pieces *in, struct pieces *out, struct err *err)
+static int run_step(const struct pretok_step *st, const struct pieces *in, struct pieces *out,
+                    struct err *err)
 {
     struct work w = {.st = st, .out = out};
     buf_init(&w.text);

@@ -12,19 +12,25 @@
 
 enum pretok_kind { PRE_SPLIT, PRE_CLASS, PRE_BYTELEVEL, PRE_METASPACE };
 /* What becomes of the part that matches. */
-enum pretok_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS };
+enum pretok_behavior {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_WITH_PREVIOUS,
+    SPLIT_WITH_NEXT,
+    SPLIT_CONTIGUOUS
+};
 enum pretok_prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 
 struct pretok_step {
     enum pretok_kind kind;
-    struct pattern *pat;     /* Split; ByteLevel with its own expression; Metaspace: the space */
-    char_class *is_match;    /* Class */
+    struct pattern *pat;  /* Split; ByteLevel with its own expression; Metaspace: the space */
+    char_class *is_match; /* Class */
     enum pretok_behavior behavior;
     bool invert;
-    bool add_space;          /* ByteLevel */
+    bool add_space;              /* ByteLevel */
     enum pretok_prepend prepend; /* Metaspace */
     bool split;
-    char mark[5];            /* Metaspace: what stands for a space, terminated */
+    char mark[5]; /* Metaspace: what stands for a space, terminated */
 };
 
 struct pretok {

@@ -121,10 +121,19 @@ static void merge_next(struct spans *s)
 void spans_apply(struct spans *s, enum pretok_behavior behavior)
 {
     switch (behavior) {
-    case SPLIT_REMOVED: remove_matches(s); break;
-    case SPLIT_CONTIGUOUS: merge_alike(s); break;
-    case SPLIT_WITH_PREVIOUS: merge_previous(s); break;
-    case SPLIT_WITH_NEXT: merge_next(s); break;
-    case SPLIT_ISOLATED: break;
+    case SPLIT_REMOVED:
+        remove_matches(s);
+        break;
+    case SPLIT_CONTIGUOUS:
+        merge_alike(s);
+        break;
+    case SPLIT_WITH_PREVIOUS:
+        merge_previous(s);
+        break;
+    case SPLIT_WITH_NEXT:
+        merge_next(s);
+        break;
+    case SPLIT_ISOLATED:
+        break;
     }
 }

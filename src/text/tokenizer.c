@@ -113,7 +113,8 @@ static int load_dir(struct tokenizer *t, const char *dir, struct err *err)
     else if (path_exists(vocab))
         rc = tokenizer_load_vocab_merges(t, dir, err);
     else
-        rc = err_set(err, ERR_IO, "%s: neither tokenizer.json nor vocab.json with merges.txt in this folder", dir);
+        rc = err_set(err, ERR_IO, "%s: neither tokenizer.json nor vocab.json with merges.txt in this folder",
+                     dir);
     for (size_t i = 0; rc == ERR_IO && i < sizeof foreign_names / sizeof *foreign_names; i++) {
         char *path = path_join(dir, foreign_names[i]);
         if (path && path_exists(path))
@@ -195,8 +196,8 @@ static int find_added(const struct tokenizer *t, struct encode_work *w, bool pla
 }
 
 /* A stretch of valid UTF-8. */
-static int encode_valid(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len, bool first,
-                        bool plain, struct ids *out, struct err *err)
+static int encode_valid(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len,
+                        bool first, bool plain, struct ids *out, struct err *err)
 {
     pieces_clear(&w->a);
     int rc = added_split(&t->added, false, plain, s, len, first, &w->a, err);
@@ -212,8 +213,8 @@ static int encode_valid(const struct tokenizer *t, struct encode_work *w, const 
     return rc;
 }
 
-static int encode_text(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len, bool plain,
-                       struct ids *out, struct err *err)
+static int encode_text(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len,
+                       bool plain, struct ids *out, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < len && !rc;) {
@@ -224,11 +225,12 @@ static int encode_text(const struct tokenizer *t, struct encode_work *w, const c
         i += n;
         for (size_t end = i < len ? i + utf8_bad_len(s + i, len - i) : i; i < end && !rc; i++) {
             int32_t id = t->raw_byte[(uint8_t)s[i]];
-            rc = id >= 0 ? ids_push(out, id, err)
-                         : err_set(err, ERR_FORMAT,
-                                   "text: byte 0x%02X at offset %zu is no UTF-8, and the vocabulary of %s has "
-                                   "no token for it",
-                                   (uint8_t)s[i], i, t->source);
+            rc = id >= 0
+                     ? ids_push(out, id, err)
+                     : err_set(err, ERR_FORMAT,
+                               "text: byte 0x%02X at offset %zu is no UTF-8, and the vocabulary of %s has "
+                               "no token for it",
+                               (uint8_t)s[i], i, t->source);
         }
     }
     return rc;
@@ -266,8 +268,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, un
 
 /* --- decoding and look-ups ----------------------------------------------- */
 
-int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct buf *out,
-                     struct err *err)
+int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                     struct buf *out, struct err *err)
 {
     struct decode_stream s;
     decode_stream_init(&s, &t->dec);

@@ -33,7 +33,8 @@ enum tokenizer_flags {
 };
 
 /* path: a tokenizer.json, or a folder holding tokenizer.json or vocab.json + merges.txt.
- * A tokenizer_config.json beside it settles add_bos_token and names bos and eos. */
+ * A tokenizer_config.json beside it names bos and eos.  Its add_bos_token counts for vocab.json +
+ * merges.txt only: what stands around a text is the post-processor's word in a tokenizer.json. */
 int tokenizer_open(struct tokenizer **out, const char *path, struct err *err);
 int tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, struct err *err);
 void tokenizer_close(struct tokenizer *t);

@@ -16,8 +16,10 @@ static int read_name(struct tokenizer *t, const cJSON *j, const char *key, int32
     if (!v)
         return 0;
     buf_init(&s);
-    int rc = json_str(cJSON_IsObject(v) ? json_get(v, "content") : v, &s) ? 0
-             : err_set(err, ERR_FORMAT, "%s: %s is neither a string nor an object with content", name, key);
+    int rc =
+        json_str(cJSON_IsObject(v) ? json_get(v, "content") : v, &s)
+            ? 0
+            : err_set(err, ERR_FORMAT, "%s: %s is neither a string nor an object with content", name, key);
     if (!rc)
         *id = vocab_find(&t->vocab, buf_str(&s), s.len, TOKEN_MODEL | TOKEN_ADDED);
     buf_fini(&s);

@@ -78,7 +78,8 @@ static int refuse_options(const cJSON *model, const char *name, struct err *err)
     static const char *const keys[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const cJSON *v = json_get(model, keys[i]);
-        if (v && !(cJSON_IsString(v) && v->valuestring[0] == '\0') && !(cJSON_IsNumber(v) && v->valuedouble == 0))
+        if (v && !(cJSON_IsString(v) && v->valuestring[0] == '\0') &&
+            !(cJSON_IsNumber(v) && v->valuedouble == 0))
             return err_set(err, ERR_UNSUPPORTED, "%s: model.%s is not supported", name, keys[i]);
     }
     return 0;
@@ -113,8 +114,8 @@ static int read_model(struct tokenizer *t, const cJSON *model, const cJSON *adde
         return err_set(err, ERR_FORMAT, "%s: no model: is this a tokenizer.json?", t->source);
     int rc = json_get_str(model, "type", &type, t->source, err);
     if (!rc && (strcmp(type, "BPE") != 0 || !json_get(model, "merges")))
-        rc = err_set(err, ERR_UNSUPPORTED, "%s: model of type \"%s\"%s is not supported (only BPE is)", t->source,
-                     type, strcmp(type, "BPE") ? "" : " without merges");
+        rc = err_set(err, ERR_UNSUPPORTED, "%s: model of type \"%s\"%s is not supported (only BPE is)",
+                     t->source, type, strcmp(type, "BPE") ? "" : " without merges");
     if (!rc)
         rc = refuse_options(model, t->source, err);
     if (!rc)

@@ -105,8 +105,8 @@ int unicode_normalize(enum norm_kind form, const char *s, size_t len, struct buf
         return err_set(err, ERR_NOMEM, "tokenizer: no memory for the normal form of %zu bytes", len);
     }
     if (compose) {
-        utf8proc_ssize_t n = utf8proc_normalize_utf32(p.v, (utf8proc_ssize_t)p.n,
-                                                      UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+        utf8proc_ssize_t n =
+            utf8proc_normalize_utf32(p.v, (utf8proc_ssize_t)p.n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
         p.n = n < 0 ? 0 : (size_t)n;
     }
     buf_reserve(out, p.n);

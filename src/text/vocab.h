@@ -11,8 +11,8 @@
 #include "base/mem.h"
 
 enum token_flags {
-    TOKEN_MODEL = 1,  /* BPE may produce it */
-    TOKEN_ADDED = 2,  /* found in the text before BPE */
+    TOKEN_MODEL = 1,   /* BPE may produce it */
+    TOKEN_ADDED = 2,   /* found in the text before BPE */
     TOKEN_SPECIAL = 4, /* a control token: skipped on request when decoding */
     TOKEN_BYTE = 8     /* stands for one byte; BPE never merges into it */
 };

@@ -13,8 +13,10 @@
 static const struct {
     const char *class_name, *pre;
 } classes[] = {
-    {"GPT2Tokenizer", "gpt-2"}, {"GPT2TokenizerFast", "gpt-2"},
-    {"Qwen2Tokenizer", "qwen2"}, {"Qwen2TokenizerFast", "qwen2"},
+    {"GPT2Tokenizer", "gpt-2"},
+    {"GPT2TokenizerFast", "gpt-2"},
+    {"Qwen2Tokenizer", "qwen2"},
+    {"Qwen2TokenizerFast", "qwen2"},
 };
 
 /* added_tokens_decoder: the id is the key. */
@@ -48,9 +50,11 @@ static int read_settings(struct tokenizer *t, const cJSON *cfg, struct err *err)
                 rc = ids_push(&t->before, t->bos, err);
             return rc;
         }
-    return rc ? rc : err_set(err, ERR_UNSUPPORTED,
-                             "%s: vocab.json + merges.txt of class %s are not read; make a tokenizer.json with "
-                             "AutoTokenizer.from_pretrained(...).save_pretrained(...)", t->source, class_name);
+    return rc ? rc
+              : err_set(err, ERR_UNSUPPORTED,
+                        "%s: vocab.json + merges.txt of class %s are not read; make a tokenizer.json with "
+                        "AutoTokenizer.from_pretrained(...).save_pretrained(...)",
+                        t->source, class_name);
 }
 
 /* Lines "a b" from the last to the first, so that ranks and the winner of two lines for one pair

@@ -91,7 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tokenizer *t = NULL;
     struct err err;
     err_clear(&err);
-    int rc = size >= 4 && memcmp(data, "GGUF", 4) == 0 ? open_gguf(&t, data, size, &err) : open_json(&t, data, size, &err);
+    int rc = size >= 4 && memcmp(data, "GGUF", 4) == 0 ? open_gguf(&t, data, size, &err)
+                                                       : open_json(&t, data, size, &err);
     must(rc == 0 ? err.code == 0 : rc == err.code && err.msg[0] != '\0' && !t);
     if (t)
         use(t, data, size);
