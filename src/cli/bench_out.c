@@ -1,4 +1,6 @@
-/* A benchmark's figures as text, JSON, CSV and Markdown. */
+/* A benchmark's figures as text, JSON, CSV and Markdown.
+ * Owns the words and columns; measures nothing and computes nothing that is
+ * not a percentage. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -59,10 +61,12 @@ static void csv(struct buf *out, const struct bench *b)
 
 static void markdown(struct buf *out, const struct bench *b)
 {
-    buf_puts(out, "| test | tokens/s | GB/s | GFLOP/s | of the limit |\n| --- | ---: | ---: | ---: | ---: |\n");
+    buf_puts(out,
+             "| test | tokens/s | GB/s | GFLOP/s | of the limit |\n| --- | ---: | ---: | ---: | ---: |\n");
     for (size_t i = 0; i < b->n_results; i++) {
         const struct bench_result *r = &b->results[i];
-        buf_printf(out, "| %s | %.2f | %.2f | %.2f | %.1f %% |\n", r->test.name, r->tok_s, r->gb_s, r->gflop_s, 100 * r->share);
+        buf_printf(out, "| %s | %.2f | %.2f | %.2f | %.1f %% |\n", r->test.name, r->tok_s, r->gb_s,
+                   r->gflop_s, 100 * r->share);
     }
 }
 
@@ -70,14 +74,15 @@ static void text(struct buf *out, const struct bench *b)
 {
     char where[512];
     device(b, where, sizeof where);
-    buf_printf(out, "model    %s\ndevice   %s, %d threads\nloaded   %.1f ms\n", b->model, where, b->n_threads, b->start_ms);
+    buf_printf(out, "model    %s\ndevice   %s, %d threads\nloaded   %.1f ms\n", b->model, where, b->n_threads,
+               b->start_ms);
     buf_printf(out, "limits   read %.2f GB/s, peak %.1f GFLOP/s (f32)\n\n", b->read_gb_s, b->peak_gflop_s);
     buf_printf(out, "%-16s %12s %9s %10s %13s\n", "test", "tokens/s", "GB/s", "GFLOP/s", "of the limit");
     for (size_t i = 0; i < b->n_results; i++) {
         const struct bench_result *r = &b->results[i];
         bool reading = r->gb_s * b->peak_gflop_s > r->gflop_s * b->read_gb_s;
-        buf_printf(out, "%-16s %12.2f %9.2f %10.2f %5.1f %% %s\n", r->test.name, r->tok_s, r->gb_s, r->gflop_s, 100 * r->share,
-                   reading ? "(read)" : "(peak)");
+        buf_printf(out, "%-16s %12.2f %9.2f %10.2f %5.1f %% %s\n", r->test.name, r->tok_s, r->gb_s,
+                   r->gflop_s, 100 * r->share, reading ? "(read)" : "(peak)");
     }
 }
 

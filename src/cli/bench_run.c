@@ -1,5 +1,6 @@
 /* Runs one test of bench on the loaded model: prefill through seq.h, decoding
- * of several sequences in one step over forward.h.  Prints nothing. */
+ * of several sequences in one step over forward.h.
+ * Owns the clock and the counting; prints nothing and knows no flag. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ void bench_name(struct bench_test *t)
         snprintf(depth, sizeof depth, "@d%" PRId64, t->depth);
     if (t->batch > 1)
         snprintf(batch, sizeof batch, "x%d", t->batch);
-    snprintf(t->name, sizeof t->name, "%s%" PRId64 "%s%s", t->kind == BENCH_PREFILL ? "pp" : "tg", t->n, batch, depth);
+    snprintf(t->name, sizeof t->name, "%s%" PRId64 "%s%s", t->kind == BENCH_PREFILL ? "pp" : "tg", t->n,
+             batch, depth);
 }
 
 static int stop_if_interrupted(void *user, size_t done, size_t total)
@@ -33,7 +35,8 @@ static int fill_to(struct bench *b, struct seq *s, int64_t depth, struct err *er
         seq_reset(s, depth);
     if (s->len >= depth)
         return 0;
-    return seq_eval(s, b->ids + s->len, (size_t)(depth - s->len), false, NULL, stop_if_interrupted, NULL, err);
+    return seq_eval(s, b->ids + s->len, (size_t)(depth - s->len), false, NULL, stop_if_interrupted, NULL,
+                    err);
 }
 
 /* One step of n sequences, one row each; next[i] becomes sequence i's best id. */
@@ -41,7 +44,8 @@ static int decode_step(struct bench *b, int n, int32_t *next, struct err *err)
 {
     struct loaded *l = &b->t->l;
     int32_t ids[BENCH_BATCH_MAX], pos[BENCH_BATCH_MAX], row[BENCH_BATCH_MAX];
-    struct forward_batch batch = {.n_rows = n, .ids = ids, .pos = pos, .seq = row, .n_seqs = n, .n_want = n, .want = row};
+    struct forward_batch batch = {
+        .n_rows = n, .ids = ids, .pos = pos, .seq = row, .n_seqs = n, .n_want = n, .want = row};
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         rc = kv_reserve(l->kv, b->seqs[i].slot, b->seqs[i].len + 1, err);
@@ -84,7 +88,8 @@ static int timed_part(struct bench *b, const struct bench_test *t, int64_t n, st
     int32_t next[BENCH_BATCH_MAX];
     if (t->kind == BENCH_PREFILL) {
         int32_t id;
-        return seq_eval_argmax(&b->seqs[0], b->ids + t->depth, (size_t)n, &id, stop_if_interrupted, NULL, err);
+        return seq_eval_argmax(&b->seqs[0], b->ids + t->depth, (size_t)n, &id, stop_if_interrupted, NULL,
+                               err);
     }
     for (int i = 0; i < t->batch; i++)
         next[i] = b->ids[i];
@@ -96,7 +101,8 @@ static int timed_part(struct bench *b, const struct bench_test *t, int64_t n, st
             return err_set(err, ERR_CANCELLED, "stopped");
         for (int i = 0; i < t->batch; i++)
             if (next[i] < 0)
-                return err_set(err, ERR_NUMERIC, "%s: logits that are not finite at step %" PRId64, t->name, k);
+                return err_set(err, ERR_NUMERIC, "%s: logits that are not finite at step %" PRId64, t->name,
+                               k);
     }
     return 0;
 }
@@ -132,7 +138,8 @@ static double median(const double *v, int n, double *sorted)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-int bench_run(struct bench *b, const struct bench_test *t, int reps, struct bench_result *out, struct err *err)
+int bench_run(struct bench *b, const struct bench_test *t, int reps, struct bench_result *out,
+              struct err *err)
 {
     double sorted[BENCH_REPS_MAX], bytes0, bytes1, flops0, flops1, n_tok = (double)t->n * t->batch;
     int rc;

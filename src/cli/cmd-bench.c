@@ -1,5 +1,7 @@
 /* forge bench: tokens per second of prefill and decoding, beside what this
- * machine could do at most. */
+ * machine could do at most.
+ * Owns the flags, the plan of the tests and what they need; bench_run.c
+ * measures, bench_out.c prints. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -18,11 +20,14 @@ struct bench_args {
 #define TOKENS_RANGE "0..1000000"
 
 static const struct opt opts[] = {
-    {"prompt", 'p', OPT_NUMS, F(prompt), 0, "N,...", TOKENS_RANGE, "512", "prompt sizes to prefill; 0 = no such test"},
+    {"prompt", 'p', OPT_NUMS, F(prompt), 0, "N,...", TOKENS_RANGE, "512",
+     "prompt sizes to prefill; 0 = no such test"},
     {"gen", 'n', OPT_NUMS, F(gen), 0, "N,...", TOKENS_RANGE, "128", "tokens to decode; 0 = no such test"},
-    {"depth", 'd', OPT_NUMS, F(depth), 0, "N,...", TOKENS_RANGE, "0", "tokens of a sequence before; decoding at 0 begins after one"},
+    {"depth", 'd', OPT_NUMS, F(depth), 0, "N,...", TOKENS_RANGE, "0",
+     "tokens of a sequence before; decoding at 0 begins after one"},
     {"batch", 0, OPT_NUMS, F(batch), 0, "B,...", "1..512", "1", "sequences decoded together"},
-    {"repetitions", 'r', OPT_I64, F(reps), 0, "N", "1..1000", "3", "timed runs of each test, after a warm-up"},
+    {"repetitions", 'r', OPT_I64, F(reps), 0, "N", "1..1000", "3",
+     "timed runs of each test, after a warm-up"},
     {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "as JSON"},
     {"csv", 0, OPT_FLAG, F(csv), 0, NULL, NULL, NULL, "as CSV"},
     {"md", 0, OPT_FLAG, F(md), 0, NULL, NULL, NULL, "as a Markdown table"},
@@ -55,7 +60,8 @@ static struct bench_test *plan(const struct bench_args *a, size_t *n)
         for (size_t i = 0; i < a->gen.n; i++)
             for (size_t k = 0; k < a->batch.n; k++)
                 if (a->gen.v[i] > 0)
-                    tests[(*n)++] = (struct bench_test){BENCH_DECODE, a->gen.v[i], a->depth.v[d], (int)a->batch.v[k], ""};
+                    tests[(*n)++] =
+                        (struct bench_test){BENCH_DECODE, a->gen.v[i], a->depth.v[d], (int)a->batch.v[k], ""};
     }
     for (size_t i = 0; i < *n; i++)
         bench_name(&tests[i]);
@@ -98,7 +104,8 @@ static void finish(struct bench *b)
     limits_free(b->limits);
 }
 
-static int measure(struct bench *b, const struct bench_test *tests, size_t n, const struct bench_args *a, int64_t positions)
+static int measure(struct bench *b, const struct bench_test *tests, size_t n, const struct bench_args *a,
+                   int64_t positions)
 {
     struct err err = {0};
     struct buf out;
@@ -134,7 +141,8 @@ static int run(void *args, const struct common *c)
         return msg_usage("bench", "no test is left: -p and -n are 0, or a list is empty");
     }
     int64_t positions = largest(&a->depth) + largest(&a->prompt) + largest(&a->gen);
-    positions += largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
+    positions +=
+        largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
     interrupt_catch();
     char *model = common_model_path(c);
     int status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;

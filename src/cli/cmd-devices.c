@@ -1,4 +1,6 @@
-/* forge devices: the menu for --device, and what is not on it and why. */
+/* forge devices: the menu for --device, and what is not on it and why.
+ * Over forge.h alone; what a device is and how it is found is the backends'
+ * matter. */
 #include <inttypes.h>
 #include <string.h>
 

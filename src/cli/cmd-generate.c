@@ -1,5 +1,6 @@
-/* forge generate: continues prompts.  Uses forge.h alone; streams text as it
- * becomes final. */
+/* forge generate: continues prompts, and streams text as it becomes final.
+ * Over forge.h alone: owns the flags and the loop of a run; prompts from lines
+ * of JSON are generate_jobs.c's, what is printed at the end generate_out.c's. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -16,14 +17,17 @@ const struct opt generate_opts[] = {
      "the file has one JSON object a line, run together; one object a line comes out, in their order"},
     {"max-tokens", 'n', OPT_I64, F(max_tokens), 0, "N", "-1..", "256",
      "new tokens; 0 = only the prompt, -1 = until the model ends or the context is full"},
-    SAMPLING_OPTS(struct generate_args, "0", "temperature; 0 = greedy: the most likely token, the lowest id of equals"),
+    SAMPLING_OPTS(struct generate_args, "0",
+                  "temperature; 0 = greedy: the most likely token, the lowest id of equals"),
     {"model-defaults", 0, OPT_FLAG, F(model_defaults), 0, NULL, NULL, NULL,
      "the model's own sampling values (generation_config) where no flag is given"},
-    {"stop", 0, OPT_STRS, F(stops), 0, "TEXT", NULL, NULL, "end before this text; may be given several times"},
+    {"stop", 0, OPT_STRS, F(stops), 0, "TEXT", NULL, NULL,
+     "end before this text; may be given several times"},
     {"ignore-eos", 0, OPT_FLAG, F(ignore_eos), 0, NULL, NULL, NULL, "go on past the model's end"},
     PROMPT_FLAG_OPTS(struct generate_args),
     {"echo", 0, OPT_FLAG, F(echo), 0, NULL, NULL, NULL, "print the prompt before the text"},
-    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "one JSON object with text, ids and figures instead of the text"},
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL,
+     "one JSON object with text, ids and figures instead of the text"},
     {"draft", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"draft-n", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"draft-accept", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
@@ -203,13 +207,14 @@ static int run(void *args, const struct common *c)
     char why[256];
     size_t n = 0;
     int status;
-    if (c->profile.given)
-        return msg_usage("generate", "--profile is not available here in this version; logits, perplexity and bench have it");
+    if (common_no_profile(c, "generate"))
+        return EXIT_USAGE;
     if (!a->model_defaults && !sampling_check(&a->sampling, why, sizeof why))
         return msg_usage("generate", "%s", why);
     if (a->jsonl) {
         if (!a->prompt.file || prompt_given(&a->prompt) != 1)
-            return msg_usage("generate", "--jsonl needs -f FILE with one JSON object a line, and no other prompt");
+            return msg_usage("generate",
+                             "--jsonl needs -f FILE with one JSON object a line, and no other prompt");
         status = jobs_read(&jobs, &n, a);
     } else {
         jobs = mem_array(1, sizeof *jobs);

@@ -1,5 +1,6 @@
 /* forge inspect: what a model file is.  Everything that can be told is told,
- * also of files that cannot be run. */
+ * also of files that cannot be run.
+ * Owns the gathering; inspect_out.c prints. Reads no weight without --check. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +58,16 @@ static void plan_memory(struct inspection *in, const struct common *c)
     const struct model_config *m = &in->config;
     tool_load_params(&p, c, "");
     if (c->has_ctx && c->ctx > m->n_ctx_max) {
-        err_set(&in->memory_err, ERR_ARG, "a context of %lld positions is more than the model's limit of %lld",
-                (long long)c->ctx, (long long)m->n_ctx_max);
+        err_set(&in->memory_err, ERR_ARG,
+                "a context of %lld positions is more than the model's limit of %lld", (long long)c->ctx,
+                (long long)m->n_ctx_max);
         return;
     }
-    in->n_ctx = c->has_ctx && c->ctx > 0 ? c->ctx : c->has_ctx || m->n_ctx_max < CTX_DEFAULT ? m->n_ctx_max : CTX_DEFAULT;
-    int64_t rows = p.chunk < in->n_ctx ? p.chunk : in->n_ctx, want = WANT_BYTES / (m->n_vocab * (int64_t)sizeof(float));
+    in->n_ctx = c->has_ctx && c->ctx > 0                   ? c->ctx
+                : c->has_ctx || m->n_ctx_max < CTX_DEFAULT ? m->n_ctx_max
+                                                           : CTX_DEFAULT;
+    int64_t rows = p.chunk < in->n_ctx ? p.chunk : in->n_ctx,
+            want = WANT_BYTES / (m->n_vocab * (int64_t)sizeof(float));
     int64_t page = p.kv.page_size ? p.kv.page_size : in->n_ctx;
     rows = rows > p.kv.max_seqs ? rows : p.kv.max_seqs;
     want = want < p.kv.max_seqs ? p.kv.max_seqs : want;
@@ -77,7 +82,8 @@ static void plan_memory(struct inspection *in, const struct common *c)
     in->work_bytes = forward_bytes(m, &limits);
 }
 
-static int gather(struct inspection *in, const char *path, const struct inspect_args *a, const struct common *c)
+static int gather(struct inspection *in, const char *path, const struct inspect_args *a,
+                  const struct common *c)
 {
     struct err err = {0};
     int rc = weights_open(&in->weights, path, &err);

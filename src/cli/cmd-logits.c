@@ -1,4 +1,6 @@
-/* forge logits: what the model says about the next token, as numbers. */
+/* forge logits: what the model says about the next token, as numbers: a list
+ * of the best, or .npy files of logits and hidden states.
+ * Owns no mathematics: log-probabilities are the sampler's. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +27,8 @@ static const struct opt opts[] = {
     {"npy", 0, OPT_STR, F(npy), 0, "FILE", NULL, NULL, "write the last position's logits, float32 [vocab]"},
     {"all", 0, OPT_FLAG, F(all), 0, NULL, NULL, NULL, "write every position's instead, [n, vocab]"},
     {"top", 0, OPT_I64, F(top), F(has_top), "K", "0..", "10",
-     "the K best tokens of the last position, as a JSON list on stdout; printed when asked for, or when no file is"},
+     "the K best tokens of the last position, as a JSON list on stdout; printed when asked for, or when no "
+     "file is"},
     {"hidden", 0, OPT_STR, F(hidden), 0, "FILE", NULL, NULL,
      "write the last position's hidden states, [n_layers + 2, d_model]: embedding, each layer, final norm"},
     {0},
@@ -37,7 +40,10 @@ static int on_chunk(void *user, size_t done, size_t total)
     return interrupted();
 }
 
-struct ranked { int32_t id; float logit; };
+struct ranked {
+    int32_t id;
+    float logit;
+};
 
 static int by_rank(const void *a, const void *b)
 {
@@ -90,13 +96,15 @@ static int check_finite(const float *x, size_t n, int64_t n_vocab)
     struct err err = {0};
     for (size_t i = 0; i < n; i++)
         if (isnan(x[i]) || x[i] == INFINITY)
-            return msg_fail(err_set(&err, ERR_NUMERIC, "logits that are not finite at position %zu, token %zu",
+            return msg_fail(err_set(&err, ERR_NUMERIC,
+                                    "logits that are not finite at position %zu, token %zu",
                                     i / (size_t)n_vocab, i % (size_t)n_vocab),
                             err.msg);
     return 0;
 }
 
-static int write_files(const struct logits_args *a, const struct tool *t, const float *logits, size_t rows, const float *hidden)
+static int write_files(const struct logits_args *a, const struct tool *t, const float *logits, size_t rows,
+                       const float *hidden)
 {
     struct err err = {0};
     int64_t shape[2] = {(int64_t)rows, t->l.config->n_vocab};

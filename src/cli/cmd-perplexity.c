@@ -1,5 +1,6 @@
 /* forge perplexity: how well the model foretells a text, window by window, and
- * how far another run's distributions are from a saved one. */
+ * how far another run's distributions are from a saved one.
+ * Owns the windows, the sums and KL; log-probabilities are the sampler's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,11 +26,14 @@ static const struct opt opts[] = {
     PROMPT_IDS_OPT(struct perplexity_args),
     PROMPT_FLAG_OPTS(struct perplexity_args),
     {"window", 0, OPT_I64, F(window), F(has_window), "N", "2..1000000000", NULL,
-     "positions scored together; windows do not overlap, the first token of each is not scored (default: the context)"},
-    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "one JSON object with tokens, nll, perplexity and logprobs"},
+     "positions scored together; windows do not overlap, the first token of each is not scored (default: the "
+     "context)"},
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL,
+     "one JSON object with tokens, nll, perplexity and logprobs"},
     {"kl-save", 0, OPT_STR, F(kl_save), 0, "FILE", NULL, NULL,
      "write the log-probabilities of every scored position as .npy, float32 [scored, vocab]"},
-    {"kl-base", 0, OPT_STR, F(kl_base), 0, "FILE", NULL, NULL, "compare with distributions that --kl-save wrote"},
+    {"kl-base", 0, OPT_STR, F(kl_base), 0, "FILE", NULL, NULL,
+     "compare with distributions that --kl-save wrote"},
     {0},
 };
 
@@ -45,11 +49,11 @@ struct score {
 struct work {
     struct tool *t;
     const struct ids *ids;
-    struct npy base;         /* rows = scored positions, when comparing */
-    struct npy_writer save;  /* f NULL = not saving */
+    struct npy base;        /* rows = scored positions, when comparing */
+    struct npy_writer save; /* f NULL = not saving */
     bool comparing;
-    float *logits;           /* [rows, n_vocab] */
-    float *row, *base_row;   /* [n_vocab] log-probabilities */
+    float *logits;         /* [rows, n_vocab] */
+    float *row, *base_row; /* [n_vocab] log-probabilities */
     size_t rows;
     struct score s;
     struct progress progress;
@@ -134,8 +138,10 @@ static int open_files(struct work *w, const struct perplexity_args *a, size_t sc
             return rc;
         w->comparing = true;
         if (w->base.rows != shape[0] || w->base.cols != shape[1])
-            return err_set(err, ERR_FORMAT, "%s: holds %" PRId64 " x %" PRId64 " values, this run has %" PRId64 " x %" PRId64
-                           " (scored positions, vocabulary)", a->kl_base, w->base.rows, w->base.cols, shape[0], shape[1]);
+            return err_set(err, ERR_FORMAT,
+                           "%s: holds %" PRId64 " x %" PRId64 " values, this run has %" PRId64 " x %" PRId64
+                           " (scored positions, vocabulary)",
+                           a->kl_base, w->base.rows, w->base.cols, shape[0], shape[1]);
     }
     return a->kl_save ? npy_create(&w->save, a->kl_save, shape, 2, err) : 0;
 }
@@ -148,7 +154,9 @@ static bool print(const struct score *s, const struct perplexity_args *a, size_t
     if (!a->json) {
         buf_printf(&b, "%zu tokens, %zu scored: nll %.6f, perplexity %.6f\n", n_tokens, s->n, nll, exp(nll));
         if (a->kl_base)
-            buf_printf(&b, "against the base: KL mean %.3e, max %.3e; logprob differs by %.3e on average; same best token %.2f %%\n",
+            buf_printf(&b,
+                       "against the base: KL mean %.3e, max %.3e; logprob differs by %.3e on average; same "
+                       "best token %.2f %%\n",
                        s->kl_sum / n, s->kl_max, s->diff_sum / n, 100 * (double)s->n_same_top / n);
         return out_buf(&b);
     }
@@ -157,8 +165,13 @@ static bool print(const struct score *s, const struct perplexity_args *a, size_t
     buf_puts(&b, ",\"perplexity\":");
     buf_put_json_num(&b, exp(nll));
     if (a->kl_base) {
-        const struct { const char *key; double v; } members[] = {
-            {"kl_mean", s->kl_sum / n}, {"kl_max", s->kl_max}, {"logprob_diff_mean", s->diff_sum / n},
+        const struct {
+            const char *key;
+            double v;
+        } members[] = {
+            {"kl_mean", s->kl_sum / n},
+            {"kl_max", s->kl_max},
+            {"logprob_diff_mean", s->diff_sum / n},
             {"top1_agreement", (double)s->n_same_top / n},
         };
         for (size_t i = 0; i < 4; i++) {
@@ -181,7 +194,8 @@ static int score_all(struct tool *t, const struct perplexity_args *a, const stru
 {
     struct work w = {.t = t, .ids = ids};
     struct err err = {0};
-    size_t window = a->has_window ? (size_t)a->window : (size_t)t->l.n_ctx, n_vocab = (size_t)t->l.config->n_vocab, n;
+    size_t window = a->has_window ? (size_t)a->window : (size_t)t->l.n_ctx,
+           n_vocab = (size_t)t->l.config->n_vocab, n;
     size_t scored = n_scored(ids->n, window);
     int rc = 0;
     if (scored == 0)
@@ -223,7 +237,8 @@ static int run(void *args, const struct common *c)
     ids_init(&ids);
     int status = prompt_read(&p, &a->prompt, "perplexity", "-f, -p or --ids");
     if (status == 0 && a->has_window && c->has_ctx && c->ctx > 0 && a->window > c->ctx)
-        status = msg_usage("perplexity", "--window %" PRId64 " does not fit in --ctx %" PRId64, a->window, c->ctx);
+        status =
+            msg_usage("perplexity", "--window %" PRId64 " does not fit in --ctx %" PRId64, a->window, c->ctx);
     interrupt_catch();
     if (status == 0)
         status = tool_open(&t, c, a->has_window ? a->window : -1, 1);

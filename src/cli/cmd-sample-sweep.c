@@ -1,5 +1,6 @@
 /* forge sample-sweep: one prompt under several settings of the sampler, as a
- * table.  Greedy twice and top-k 1 must agree; anything else is a failure. */
+ * table.  Greedy twice and top-k 1 must agree; anything else is a failure.
+ * Over forge.h alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ struct sweep_args {
 #define F(field) offsetof(struct sweep_args, field)
 
 static const struct opt opts[] = {
-    {"prompt", 'p', OPT_STR, F(prompt.text), 0, "TEXT", NULL, NULL, "the prompt (default: " PROMPT_DEFAULT ")"},
+    {"prompt", 'p', OPT_STR, F(prompt.text), 0, "TEXT", NULL, NULL,
+     "the prompt (default: " PROMPT_DEFAULT ")"},
     PROMPT_FILE_OPT(struct sweep_args),
     PROMPT_IDS_OPT(struct sweep_args),
     PROMPT_FLAG_OPTS(struct sweep_args),
@@ -36,9 +38,9 @@ static const struct setting {
     float top_p;
     bool greedy; /* must give the first row's ids */
 } settings[] = {
-    {"greedy", 0, 0, 1, true},          {"greedy again", 0, 0, 1, true},    {"temp 0.1", 0.1f, 0, 1, false},
-    {"temp 1.0", 1, 0, 1, false},       {"temp 2.0", 2, 0, 1, false},       {"top-k 1", 1, 1, 1, true},
-    {"top-k 5", 1, 5, 1, false},        {"top-k 200", 1, 200, 1, false},    {"top-p 0.1", 1, 0, 0.1f, false},
+    {"greedy", 0, 0, 1, true},          {"greedy again", 0, 0, 1, true}, {"temp 0.1", 0.1f, 0, 1, false},
+    {"temp 1.0", 1, 0, 1, false},       {"temp 2.0", 2, 0, 1, false},    {"top-k 1", 1, 1, 1, true},
+    {"top-k 5", 1, 5, 1, false},        {"top-k 200", 1, 200, 1, false}, {"top-p 0.1", 1, 0, 0.1f, false},
     {"top-p 0.95", 1, 0, 0.95f, false},
 };
 #define N_SETTINGS (sizeof settings / sizeof *settings)
@@ -49,8 +51,8 @@ static int stop_if_interrupted(void *user, const struct forge_piece *piece)
     return interrupted();
 }
 
-static int run_setting(struct forge_engine *e, const struct sweep_args *a, const struct prompt *p, const struct setting *s,
-                       struct forge_request **out)
+static int run_setting(struct forge_engine *e, const struct sweep_args *a, const struct prompt *p,
+                       const struct setting *s, struct forge_request **out)
 {
     struct forge_request_params rp;
     struct forge_error err = {0};
@@ -59,7 +61,7 @@ static int run_setting(struct forge_engine *e, const struct sweep_args *a, const
     rp.text_len = p->text_len;
     rp.ids = p->ids;
     rp.n_ids = p->n_ids;
-    rp.text_flags = (a->prompt.no_bos ? FORGE_TEXT_NO_BOS : 0u) | (a->prompt.parse_special ? FORGE_TEXT_PARSE_SPECIAL : 0u);
+    rp.text_flags = prompt_text_flags(&a->prompt);
     rp.sampling.temp = s->temp;
     rp.sampling.top_k = s->top_k;
     rp.sampling.top_p = s->top_p;
@@ -67,7 +69,9 @@ static int run_setting(struct forge_engine *e, const struct sweep_args *a, const
     rp.sampling.has_seed = 1;
     rp.max_tokens = a->max_tokens;
     rp.on_piece = stop_if_interrupted;
-    return forge_generate(e, &rp, out, &err) < 0 ? msg_fail(err.code, err.message) : interrupted() ? EXIT_INTERRUPTED : 0;
+    return forge_generate(e, &rp, out, &err) < 0 ? msg_fail(err.code, err.message)
+           : interrupted()                       ? EXIT_INTERRUPTED
+                                                 : 0;
 }
 
 static bool same_ids(const struct forge_request *a, const struct forge_request *b)
@@ -77,7 +81,8 @@ static bool same_ids(const struct forge_request *a, const struct forge_request *
     return n == m && (n == 0 || memcmp(x, y, n * sizeof *x) == 0);
 }
 
-static void put_row(struct buf *b, const struct setting *s, const struct forge_request *r, bool json, bool first)
+static void put_row(struct buf *b, const struct setting *s, const struct forge_request *r, bool json,
+                    bool first)
 {
     size_t len, n;
     const char *text = forge_request_text(r, 0, &len);
@@ -132,8 +137,8 @@ static int run(void *args, const struct common *c)
     struct sweep_args *a = args;
     struct forge_engine *e = NULL;
     struct prompt p;
-    if (c->profile.given)
-        return msg_usage("sample-sweep", "--profile is not available here in this version; logits, perplexity and bench have it");
+    if (common_no_profile(c, "sample-sweep"))
+        return EXIT_USAGE;
     if (!prompt_given(&a->prompt))
         a->prompt.text = PROMPT_DEFAULT;
     int status = prompt_read(&p, &a->prompt, "sample-sweep", "-p, -f or --ids");

@@ -1,4 +1,6 @@
-/* forge sample: what the sampler would draw from, for given logits.  No model. */
+/* forge sample: what the sampler would draw from, for given logits.
+ * Loads no model: the vocabulary is as long as a row of the file. The rules of
+ * sampling are run/sampler's. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -24,10 +26,12 @@ static const struct opt opts[] = {
     {"logits", 0, OPT_STR, F(logits), 0, "FILE", NULL, NULL, "logits as .npy, float32 [vocab] or [n, vocab]"},
     {"row", 0, OPT_I64, F(row), 0, "R", "0..", "0", "which row of them"},
     {"prompt-ids", 0, OPT_NUMS, F(prompt_ids), 0, "1,2,3", ID_RANGE, NULL, "the prompt, for the penalties"},
-    {"generated-ids", 0, OPT_NUMS, F(generated_ids), 0, "1,2,3", ID_RANGE, NULL, "the text so far, for the penalties"},
+    {"generated-ids", 0, OPT_NUMS, F(generated_ids), 0, "1,2,3", ID_RANGE, NULL,
+     "the text so far, for the penalties"},
     SAMPLING_OPTS(struct sample_args, "1", "temperature; 0 = greedy"),
     {"draw", 0, OPT_I64, F(draw), 0, "N", "0..1000000000", "0", "also draw N times"},
-    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "one JSON object: probs, n_kept, and draws with --draw"},
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL,
+     "one JSON object: probs, n_kept, and draws with --draw"},
     {0},
 };
 
@@ -63,8 +67,8 @@ static void put_probs(struct buf *b, const struct sampler_cand *cand, size_t n, 
 }
 
 /* N draws at one position: each is another sample of the same seed. */
-static int put_draws(struct buf *b, struct sampler *s, const float *logits, const struct sampler_history *h, int64_t n,
-                     bool json, struct err *err)
+static int put_draws(struct buf *b, struct sampler *s, const float *logits, const struct sampler_history *h,
+                     int64_t n, bool json, struct err *err)
 {
     uint64_t position = h->n_prompt + h->n_generated;
     if (json)
@@ -94,7 +98,8 @@ static int check_ids(const struct num_list *l, const char *flag, int64_t n_vocab
 {
     for (size_t i = 0; i < l->n; i++)
         if (l->v[i] >= n_vocab)
-            return msg_usage("sample", "--%s: %" PRId64 " is outside the vocabulary of %" PRId64, flag, l->v[i], n_vocab);
+            return msg_usage("sample", "--%s: %" PRId64 " is outside the vocabulary of %" PRId64, flag,
+                             l->v[i], n_vocab);
     return 0;
 }
 
@@ -158,7 +163,8 @@ static int run(void *args, const struct common *c)
         return msg_fail(rc, err.msg);
     int status = 0;
     if (a->row >= npy.rows)
-        status = msg_usage("sample", "--row %" PRId64 ": %s has %" PRId64 " rows, numbered from 0", a->row, a->logits, npy.rows);
+        status = msg_usage("sample", "--row %" PRId64 ": %s has %" PRId64 " rows, numbered from 0", a->row,
+                           a->logits, npy.rows);
     if (status == 0)
         status = check_ids(&a->prompt_ids, "prompt-ids", npy.cols);
     if (status == 0)

@@ -1,10 +1,13 @@
-/* forge tokenize: text to token ids and back.  Reads no weights. */
+/* forge tokenize: text to token ids and back, one text or one a line.
+ * Opens a tokenizer and no weights; what a token is, is text/'s matter, and
+ * which tokenizer belongs to a model run/load's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "cli/cmd.h"
+#include "cli/num.h"
 #include "cli/tools.h"
 
 struct tokenize_args {
@@ -16,18 +19,21 @@ struct tokenize_args {
 #define F(field) offsetof(struct tokenize_args, field)
 
 static const struct opt opts[] = {
-    {"prompt", 'p', OPT_STR, F(prompt.text), 0, "TEXT", NULL, NULL, "the text (default: standard input, whole)"},
+    {"prompt", 'p', OPT_STR, F(prompt.text), 0, "TEXT", NULL, NULL,
+     "the text (default: standard input, whole)"},
     {"file", 'f', OPT_STR, F(prompt.file), 0, "FILE", NULL, NULL, "a file as the text, whole"},
     {"decode", 0, OPT_NUMS, F(decode), 0, "1,2,3", PROMPT_ID_RANGE, NULL, "the text of these ids instead"},
     {"skip-special", 0, OPT_FLAG, F(skip_special), 0, NULL, NULL, NULL, "decode without special tokens"},
     PROMPT_FLAG_OPTS(struct tokenize_args),
-    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "an object with ids and pieces (the vocabulary's spelling), or with text"},
+    {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL,
+     "an object with ids and pieces (the vocabulary's spelling), or with text"},
     {"jsonl", 0, OPT_FLAG, F(jsonl), 0, NULL, NULL, NULL,
      "one JSON string a line in, one object a line out; a line that is a list of ids is decoded"},
     {0},
 };
 
-static int put_encoded(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a, const struct prompt *p)
+static int put_encoded(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a,
+                       const struct prompt *p)
 {
     struct ids ids;
     int status = tool_encode(&ids, p, &a->prompt, tok);
@@ -55,7 +61,8 @@ done:
     return status;
 }
 
-static int put_decoded(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a, const int32_t *ids, size_t n)
+static int put_decoded(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a,
+                       const int32_t *ids, size_t n)
 {
     struct err err = {0};
     struct buf text;
@@ -87,17 +94,18 @@ static int decode_list(struct buf *b, const struct tokenizer *tok, const struct 
     return status;
 }
 
-static int decode_json(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a, const cJSON *list,
-                       const char *where)
+static int decode_json(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a,
+                       const cJSON *list, const char *where)
 {
     struct err err = {0};
     struct ids ids;
     int status = 0;
     ids_init(&ids);
     for (const cJSON *v = list->child; status == 0 && v; v = v->next) {
-        if (!cJSON_IsNumber(v) || v->valuedouble < 0 || v->valuedouble > INT32_MAX || v->valuedouble != (int32_t)v->valuedouble)
+        int32_t id;
+        if (!cJSON_IsNumber(v) || !num_id(v->valuedouble, &id))
             status = msg_fail(err_set(&err, ERR_FORMAT, "%s: this is no list of token ids", where), err.msg);
-        else if (ids_push(&ids, (int32_t)v->valuedouble, &err) < 0)
+        else if (ids_push(&ids, id, &err) < 0)
             status = msg_fail(err.code, err.msg);
     }
     if (status == 0)
@@ -106,7 +114,8 @@ static int decode_json(struct buf *b, const struct tokenizer *tok, const struct 
     return status;
 }
 
-static int do_line(const struct tokenizer *tok, const struct tokenize_args *a, const char *line, size_t len, const char *where)
+static int do_line(const struct tokenizer *tok, const struct tokenize_args *a, const char *line, size_t len,
+                   const char *where)
 {
     struct err err = {0};
     struct prompt p = {0};
@@ -164,7 +173,8 @@ static int run(void *args, const struct common *c)
     if (prompt_given(&a->prompt) + a->decode.given > 1)
         return msg_usage("tokenize", "give only one of -p, -f and --decode");
     if (a->decode.given && a->jsonl)
-        return msg_usage("tokenize", "--decode and --jsonl exclude each other; with --jsonl a line may be a list of ids");
+        return msg_usage("tokenize",
+                         "--decode and --jsonl exclude each other; with --jsonl a line may be a list of ids");
     if (!a->decode.given) {
         if (!prompt_given(&a->prompt))
             a->prompt.file = "-";

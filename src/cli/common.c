@@ -1,5 +1,6 @@
-/* The shared flag tables and how they reach forge.h.  Knows nothing of any one
- * command. */
+/* The shared flag tables and how they reach forge.h; the environment; where
+ * the built-in model lies.
+ * Knows nothing of any one command. */
 #include "cli/common.h"
 
 #include <errno.h>
@@ -21,16 +22,19 @@
 #define F(field) offsetof(struct common, field)
 
 const struct opt common_talk_opts[] = {
-    {"verbose", 'v', OPT_COUNT, F(verbose), 0, NULL, NULL, NULL, "more: the device chosen, the values in force; twice: more still"},
+    {"verbose", 'v', OPT_COUNT, F(verbose), 0, NULL, NULL, NULL,
+     "more: the device chosen, the values in force; twice: more still"},
     {"quiet", 'q', OPT_FLAG, F(quiet), 0, NULL, NULL, NULL, "less: errors only, no progress, no figures"},
-    {"debug", 0, OPT_STR, F(debug), 0, "LIST", NULL, NULL, "debug lines of these categories: load, kv, sched, cl, text, run"},
+    {"debug", 0, OPT_STR, F(debug), 0, "LIST", NULL, NULL,
+     "debug lines of these categories: load, kv, sched, cl, text, run"},
     {0},
 };
 
 const struct opt common_model_opts[] = {
     {"model", 'm', OPT_STR, F(model), 0, "PATH", NULL, NULL,
-     "a Hugging Face folder, a .safetensors, .pth/.bin or .gguf file (first file of a split one); a relative path that does "
-     "not exist is looked for in the folder FORGE_WEIGHTS, by default weights (default: FORGE_MODEL, else the built-in model)"},
+     "a Hugging Face folder, a .safetensors, .pth/.bin or .gguf file (first file of a split one); a "
+     "relative path that does not exist is looked for in the folder FORGE_WEIGHTS, by default weights "
+     "(default: FORGE_MODEL, else the built-in model)"},
     {"tokenizer", 0, OPT_STR, F(tokenizer), 0, "PATH", NULL, NULL,
      "tokenizer.json (default: beside the weights, or inside the GGUF)"},
     {"config", 0, OPT_STR, F(config), 0, "PATH|PRESET", NULL, NULL,
@@ -40,31 +44,47 @@ const struct opt common_model_opts[] = {
 
 const struct opt common_device_opts[] = {
     {"device", 0, OPT_STR, F(device), 0, "D", NULL, "auto",
-     "auto, cpu, ref (plain C, slow), opencl, opencl:gpu, opencl:cpu, opencl:N as in 'forge devices', opencl:P.D, or part "
-     "of a device's name; a comma list splits the layers"},
-    {"split", 0, OPT_STR, F(split), 0, "A,B,...", NULL, NULL, "each device's share of the layers of a list (default: equal)"},
-    {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL, "an error instead of any fallback"},
-    {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact", "f32 activations everywhere; fast is not available in this version"},
-    {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL, "own kernels only, one order of sums for every number of rows"},
-    {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL, "force a lower instruction set (default: the best)"},
+     "auto, cpu, ref (plain C, slow), opencl, opencl:gpu, opencl:cpu, opencl:N as in 'forge devices', "
+     "opencl:P.D, or part of a device's name; a comma list splits the layers"},
+    {"split", 0, OPT_STR, F(split), 0, "A,B,...", NULL, NULL,
+     "each device's share of the layers of a list (default: equal)"},
+    {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL,
+     "an error instead of any fallback"},
+    {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact",
+     "f32 activations everywhere; fast is not available in this version"},
+    {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
+     "own kernels only, one order of sums for every number of rows"},
+    {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,
+     "force a lower instruction set (default: the best)"},
     {"kernels", 0, OPT_CHOICE, F(kernels), 0, NULL, "auto|cpu|gpu", "auto", "kernel family on OpenCL"},
     {"no-selftest", 0, OPT_FLAG, F(no_selftest), 0, NULL, NULL, NULL, "skip the check of a device at start"},
-    {"threads", 0, OPT_I64, F(threads), F(has_threads), "N", "1..1024", NULL, "CPU threads (default: the cores this process may use)"},
+    {"threads", 0, OPT_I64, F(threads), F(has_threads), "N", "1..1024", NULL,
+     "CPU threads (default: the cores this process may use)"},
     {"ctx", 0, OPT_I64, F(ctx), F(has_ctx), "N", "0..", NULL,
      "positions to plan for; 0 = the model's own limit (default: the smaller of that and 4096)"},
-    {"kv", 0, OPT_CHOICE, F(kv), 0, NULL, "f16|f32|q8_0", "f16", "type of the KV cache; q8_0 is not available in this version"},
-    {"kv-mem", 0, OPT_SIZE, F(kv_mem), 0, "BYTES", NULL, NULL, "memory for the KV cache, with K, M or G (default: what --ctx needs)"},
-    {"gpu-mem", 0, OPT_SIZE, F(gpu_mem), 0, "BYTES", NULL, NULL, "memory to use on each device but the CPU (default: its own size)"},
+    {"kv", 0, OPT_CHOICE, F(kv), 0, NULL, "f16|f32|q8_0", "f16",
+     "type of the KV cache; q8_0 is not available in this version"},
+    {"kv-mem", 0, OPT_SIZE, F(kv_mem), 0, "BYTES", NULL, NULL,
+     "memory for the KV cache, with K, M or G (default: what --ctx needs)"},
+    {"gpu-mem", 0, OPT_SIZE, F(gpu_mem), 0, "BYTES", NULL, NULL,
+     "memory to use on each device but the CPU (default: its own size)"},
     {"max-seqs", 0, OPT_I64, F(max_seqs), 0, "N", "1..4096", "1", "sequences at once"},
-    {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL, "positions of a KV page; 0 = one page of --ctx"},
+    {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL,
+     "positions of a KV page; 0 = one page of --ctx"},
     {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512", "positions of one prefill step"},
-    {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL, "keep no prefixes of earlier prompts"},
-    {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL, "a table of operations on stderr, and as JSON in FILE"},
-    {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto", "who multiplies matrices on OpenCL"},
+    {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL,
+     "keep no prefixes of earlier prompts"},
+    {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,
+     "a table of operations on stderr, and as JSON in FILE"},
+    {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto",
+     "who multiplies matrices on OpenCL"},
     {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL, "CLBlast overrides (OpenCL)"},
-    {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL, "folder of compiled kernels (OpenCL)"},
-    {"no-kernel-cache", 0, OPT_FLAG, F(no_kernel_cache), 0, NULL, NULL, NULL, "compile kernels anew (OpenCL)"},
-    {"kernel-dir", 0, OPT_STR, F(kernel_dir), 0, "DIR", NULL, NULL, "kernels from files instead of the built-in text (OpenCL)"},
+    {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL,
+     "folder of compiled kernels (OpenCL)"},
+    {"no-kernel-cache", 0, OPT_FLAG, F(no_kernel_cache), 0, NULL, NULL, NULL,
+     "compile kernels anew (OpenCL)"},
+    {"kernel-dir", 0, OPT_STR, F(kernel_dir), 0, "DIR", NULL, NULL,
+     "kernels from files instead of the built-in text (OpenCL)"},
     {0},
 };
 
@@ -77,9 +97,18 @@ int common_check(const struct common *c, const char *cmd)
     return 0;
 }
 
+int common_no_profile(const struct common *c, const char *cmd)
+{
+    if (!c->profile.given)
+        return 0;
+    return msg_usage(cmd,
+                     "--profile is not available here in this version; logits, perplexity and bench have it");
+}
+
 static void sink(void *user, enum forge_log_level level, const char *line)
 {
-    static void (*const print[])(const char *fmt, ...) = {msg_error, msg_warn, msg_info, msg_verbose, msg_info};
+    static void (*const print[])(const char *fmt, ...) = {msg_error, msg_warn, msg_info, msg_verbose,
+                                                          msg_info};
     (void)user;
     print[level]("%s", line);
 }

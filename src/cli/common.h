@@ -48,6 +48,8 @@ extern const struct opt common_device_opts[]; /* --device ... --kv ... */
 
 /* Values that parse, and that this version cannot do: EXIT_USAGE with a message, else 0. */
 int common_check(const struct common *c, const char *cmd);
+/* For commands over forge.h, which has no profile yet: the same when --profile is given. */
+int common_no_profile(const struct common *c, const char *cmd);
 /* Sends the library's log lines to stderr at the level of -v, -q, --debug. */
 int common_log(const struct common *c, const char *cmd);
 

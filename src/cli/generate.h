@@ -1,5 +1,6 @@
 /* What generate asks of the library for one prompt, from flags or from a line
- * of JSON, and how a finished one is told. */
+ * of JSON, and how a finished one is told.
+ * Shared by cmd-generate.c, generate_jobs.c and generate_out.c alone. */
 #ifndef FORGE_CLI_GENERATE_H
 #define FORGE_CLI_GENERATE_H
 
@@ -21,7 +22,8 @@ struct generate_args {
 extern const struct opt generate_opts[];
 
 struct job {
-    struct generate_args args; /* its lists are the job's own where own_* says so, else shared with the flags */
+    struct generate_args
+        args; /* its lists are the job's own where own_* says so, else shared with the flags */
     bool own_stops, own_bias;
     struct prompt prompt;
     struct cJSON *line; /* owns strings that args points to */

@@ -1,5 +1,6 @@
 /* Jobs of generate: one from flags, or many from lines of JSON whose keys are
- * the flags' names, so that the flags' own table checks their values. */
+ * the flags' names, so that the flags' own table checks their values.
+ * Knows no engine: it fills request parameters and owns what they borrow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,12 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "cli/generate.h"
+#include "cli/num.h"
 #include "cli/out.h"
 
-static const struct { const char *key, *flag; } value_keys[] = {
+static const struct {
+    const char *key, *flag;
+} value_keys[] = {
     {"max_tokens", "max-tokens"},
     {"n", "max-tokens"},
     {"temp", "temp"},
@@ -25,7 +29,10 @@ static const struct { const char *key, *flag; } value_keys[] = {
     {"seed", "seed"},
 };
 
-static const struct { const char *key; size_t off; } bool_keys[] = {
+static const struct {
+    const char *key;
+    size_t off;
+} bool_keys[] = {
     {"ignore_eos", offsetof(struct generate_args, ignore_eos)},
     {"echo", offsetof(struct generate_args, echo)},
     {"no_bos", offsetof(struct generate_args, prompt.no_bos)},
@@ -63,7 +70,7 @@ bool job_params(struct job *j, struct forge_request_params *p)
     p->text_len = j->prompt.text_len;
     p->ids = j->prompt.ids;
     p->n_ids = j->prompt.n_ids;
-    p->text_flags = (a->prompt.no_bos ? FORGE_TEXT_NO_BOS : 0u) | (a->prompt.parse_special ? FORGE_TEXT_PARSE_SPECIAL : 0u);
+    p->text_flags = prompt_text_flags(&a->prompt);
     sampling_to_forge(&a->sampling, j->bias, &p->sampling);
     p->stops = a->stops.v;
     p->n_stops = a->stops.n;
@@ -139,9 +146,9 @@ static bool put_ids(struct job *j, const cJSON *v, char *why, size_t size)
             n++;
     j->prompt.ids = mem_array(n, sizeof *j->prompt.ids);
     for (const cJSON *s = cJSON_IsArray(v) && j->prompt.ids ? v->child : NULL; s; s = s->next) {
-        if (!cJSON_IsNumber(s) || s->valuedouble < 0 || s->valuedouble > INT32_MAX || s->valuedouble != (int32_t)s->valuedouble)
+        if (!cJSON_IsNumber(s) || !num_id(s->valuedouble, &j->prompt.ids[j->prompt.n_ids]))
             break;
-        j->prompt.ids[j->prompt.n_ids++] = (int32_t)s->valuedouble;
+        j->prompt.n_ids++;
     }
     if (cJSON_IsArray(v) && j->prompt.ids && j->prompt.n_ids == n)
         return true;
@@ -191,7 +198,8 @@ static bool put_member(struct job *j, const cJSON *v, char *why, size_t size)
     return false;
 }
 
-static int read_job(struct job *j, const struct generate_args *base, const char *text, size_t len, const char *where)
+static int read_job(struct job *j, const struct generate_args *base, const char *text, size_t len,
+                    const char *where)
 {
     struct err err = {0};
     char why[256];

@@ -1,4 +1,6 @@
-/* How a finished prompt is told: the JSON object, the figures on stderr. */
+/* How a finished prompt is told: the JSON object of the contract, and the
+ * figures on stderr.
+ * Reads requests and engines, changes neither. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,8 @@ static void put_str(struct buf *b, const char *key, const char *s)
 
 static void put_metrics(struct buf *b, const struct forge_engine_info *info, const struct forge_metrics *m)
 {
-    buf_printf(b, ",\"metrics\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64, m->input_tokens, m->output_tokens);
+    buf_printf(b, ",\"metrics\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64, m->input_tokens,
+               m->output_tokens);
     put_num(b, "load_s", info->load_s);
     put_num(b, "prefill_s", m->prefill_s);
     put_num(b, "decode_s", m->decode_s);
@@ -147,10 +150,12 @@ void generate_stats(const struct forge_engine *e, const struct job *j)
     struct buf where;
     forge_engine_info(e, &info);
     forge_request_metrics(j->request, &m);
-    msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m.input_tokens, m.output_tokens,
-             forge_finish_name(forge_request_finish(j->request, 0)), forge_request_seed(j->request));
-    msg_info("load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
-             info.load_s, m.prefill_s, m.prefill_tok_s, m.decode_s, m.decode_tok_s, m.ttft_ms, m.tpot_ms);
+    msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m.input_tokens,
+             m.output_tokens, forge_finish_name(forge_request_finish(j->request, 0)),
+             forge_request_seed(j->request));
+    msg_info(
+        "load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
+        info.load_s, m.prefill_s, m.prefill_tok_s, m.decode_s, m.decode_tok_s, m.ttft_ms, m.tpot_ms);
     buf_init(&where);
     describe_placement(&where, e);
     msg_info("ran on %s", where.len ? buf_str(&where) : info.device);

@@ -1,4 +1,6 @@
-/* An inspection as text for a reader and as JSON for a program. */
+/* An inspection as text for a reader and as JSON for a program.
+ * Opens and computes nothing: whatever is printed was gathered before. Names
+ * out of files are never printed raw. */
 #include "cli/inspect.h"
 
 #include <inttypes.h>
@@ -6,12 +8,20 @@
 #include <string.h>
 
 /* Integers of the configuration that both forms print. */
-static const struct { const char *name; size_t off; } sizes[] = {
-    {"n_layers", offsetof(struct model_config, n_layers)},   {"d_model", offsetof(struct model_config, d_model)},
-    {"n_heads", offsetof(struct model_config, n_heads)},     {"n_kv_heads", offsetof(struct model_config, n_kv_heads)},
-    {"head_dim", offsetof(struct model_config, head_dim)},   {"n_ff", offsetof(struct model_config, n_ff)},
-    {"n_vocab", offsetof(struct model_config, n_vocab)},     {"n_ctx_max", offsetof(struct model_config, n_ctx_max)},
-    {"n_experts", offsetof(struct model_config, n_experts)}, {"n_experts_used", offsetof(struct model_config, n_experts_used)},
+static const struct {
+    const char *name;
+    size_t off;
+} sizes[] = {
+    {"n_layers", offsetof(struct model_config, n_layers)},
+    {"d_model", offsetof(struct model_config, d_model)},
+    {"n_heads", offsetof(struct model_config, n_heads)},
+    {"n_kv_heads", offsetof(struct model_config, n_kv_heads)},
+    {"head_dim", offsetof(struct model_config, head_dim)},
+    {"n_ff", offsetof(struct model_config, n_ff)},
+    {"n_vocab", offsetof(struct model_config, n_vocab)},
+    {"n_ctx_max", offsetof(struct model_config, n_ctx_max)},
+    {"n_experts", offsetof(struct model_config, n_experts)},
+    {"n_experts_used", offsetof(struct model_config, n_experts_used)},
 };
 #define N_SIZES (sizeof sizes / sizeof *sizes)
 
@@ -60,7 +70,8 @@ static void put_config(struct buf *b, const struct model_config *c)
     }
     buf_puts(b, "],\"windows\":[");
     for (int i = 0; i < c->n_groups; i++)
-        buf_printf(b, "%s{\"window\":%d,\"layers\":%d}", i ? "," : "", c->groups[i].window, c->groups[i].n_layers);
+        buf_printf(b, "%s{\"window\":%d,\"layers\":%d}", i ? "," : "", c->groups[i].window,
+                   c->groups[i].n_layers);
     buf_puts(b, "],\"eos\":");
     buf_put_json_ids(b, c->eos, (size_t)c->n_eos);
     buf_putc(b, '}');
@@ -72,8 +83,8 @@ static void put_tokenizer(struct buf *b, const struct tokenizer *t)
     put_string(b, "kind", tokenizer_kind(t));
     buf_putc(b, ',');
     put_string(b, "source", tokenizer_source(t));
-    buf_printf(b, ",\"n_ids\":%d,\"bos\":%d,\"eos\":%d,\"adds_bos\":%s}", (int)tokenizer_n_ids(t), (int)tokenizer_bos(t),
-               (int)tokenizer_eos(t), tokenizer_adds_bos(t) ? "true" : "false");
+    buf_printf(b, ",\"n_ids\":%d,\"bos\":%d,\"eos\":%d,\"adds_bos\":%s}", (int)tokenizer_n_ids(t),
+               (int)tokenizer_bos(t), (int)tokenizer_eos(t), tokenizer_adds_bos(t) ? "true" : "false");
 }
 
 static void put_tensor(struct buf *b, const struct weight *w)
@@ -90,8 +101,8 @@ static void put_memory(struct buf *b, const struct inspection *in)
 {
     uint64_t weights = weights_bytes(in->weights);
     buf_printf(b,
-               "{\"ctx\":%" PRId64 ",\"weights_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64 ",\"work_bytes\":%" PRIu64
-               ",\"total_bytes\":%" PRIu64 "}",
+               "{\"ctx\":%" PRId64 ",\"weights_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
+               ",\"work_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 "}",
                in->n_ctx, weights, in->kv_bytes, in->work_bytes, weights + in->kv_bytes + in->work_bytes);
 }
 
@@ -114,7 +125,8 @@ void inspect_json(struct buf *b, const struct inspection *in)
     put_string(b, "architecture", in->architecture);
     buf_putc(b, ',');
     put_string(b, "name", in->has_config ? in->config.name : "");
-    buf_printf(b, ",\"n_params\":%" PRId64 ",\"weights_bytes\":%" PRIu64 ",\"config\":", config_n_params(w), weights_bytes(w));
+    buf_printf(b, ",\"n_params\":%" PRId64 ",\"weights_bytes\":%" PRIu64 ",\"config\":", config_n_params(w),
+               weights_bytes(w));
     if (in->has_config)
         put_config(b, &in->config);
     else
@@ -216,11 +228,12 @@ static void text_tensors(struct buf *b, const struct weights *w)
         char shape[WEIGHT_DIMS_MAX * 24] = "scalar";
         size_t len = 0;
         for (int d = 0; d < t->n_dims; d++)
-            len += (size_t)snprintf(shape + len, sizeof shape - len, "%s%" PRId64, d ? " x " : "", t->shape[d]);
+            len +=
+                (size_t)snprintf(shape + len, sizeof shape - len, "%s%" PRId64, d ? " x " : "", t->shape[d]);
         put_name(b, t->name);
         size_t used = b->len - start;
-        buf_printf(b, "%*s %-8s %-22s %5d %14zu %14zu\n", used < 52 ? (int)(52 - used) : 0, "", dtype_info(t->dtype)->name,
-                   shape, t->file, t->offset, t->size);
+        buf_printf(b, "%*s %-8s %-22s %5d %14zu %14zu\n", used < 52 ? (int)(52 - used) : 0, "",
+                   dtype_info(t->dtype)->name, shape, t->file, t->offset, t->size);
     }
 }
 
@@ -232,7 +245,8 @@ void inspect_text(struct buf *b, const struct inspection *in)
     line(b, "path");
     buf_printf(b, "%s\n", weights_path(w));
     line(b, "format");
-    buf_printf(b, "%s, %d file%s\n", weights_format_name(weights_format(w)), weights_n_files(w), weights_n_files(w) == 1 ? "" : "s");
+    buf_printf(b, "%s, %d file%s\n", weights_format_name(weights_format(w)), weights_n_files(w),
+               weights_n_files(w) == 1 ? "" : "s");
     line(b, "architecture");
     put_name(b, in->architecture[0] ? in->architecture : "not named");
     buf_puts(b, "\n");
@@ -244,8 +258,8 @@ void inspect_text(struct buf *b, const struct inspection *in)
         text_config(b, &in->config);
     line(b, "tokenizer");
     if (in->tokenizer)
-        buf_printf(b, "%s, %d ids, from %s\n", tokenizer_kind(in->tokenizer), (int)tokenizer_n_ids(in->tokenizer),
-                   tokenizer_source(in->tokenizer));
+        buf_printf(b, "%s, %d ids, from %s\n", tokenizer_kind(in->tokenizer),
+                   (int)tokenizer_n_ids(in->tokenizer), tokenizer_source(in->tokenizer));
     else
         buf_puts(b, "none\n");
     if (in->has_config && !in->memory_err.code)

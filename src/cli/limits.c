@@ -23,7 +23,7 @@ struct limits {
     uint64_t *data; /* [n_words] */
     size_t n_words;
     peak_fn *peak;
-    int lanes;      /* of one register */
+    int lanes; /* of one register */
 };
 
 /* ---- peak ---- */
@@ -40,22 +40,22 @@ struct limits {
 #endif
 #define EACH_ACC _Pragma("GCC unroll 12") for (int i = 0; i < N_ACC; i++)
 /* n times: N_ACC registers of WIDTH floats, a = a * m + c */
-#define PEAK(name, WIDTH, attr)                                                                                        \
-    typedef float name##_reg __attribute__((vector_size((WIDTH) * sizeof(float))));                                    \
-    attr static float name(long n, float m, float c)                                                                   \
-    {                                                                                                                  \
-        CONTRACT                                                                                                       \
-        name##_reg a[N_ACC], ms, cs;                                                                                   \
-        float sum = 0;                                                                                                 \
-        for (int l = 0; l < (WIDTH); l++) {                                                                            \
-            ms[l] = m;                                                                                                 \
-            cs[l] = c;                                                                                                 \
-        }                                                                                                              \
-        EACH_ACC a[i] = ms * (float)i;                                                                                 \
-        for (long k = 0; k < n; k++)                                                                                   \
-            EACH_ACC a[i] = a[i] * ms + cs;                                                                            \
-        EACH_ACC for (int l = 0; l < (WIDTH); l++) sum += a[i][l];                                                     \
-        return sum;                                                                                                    \
+#define PEAK(name, WIDTH, attr)                                                                              \
+    typedef float name##_reg __attribute__((vector_size((WIDTH) * sizeof(float))));                          \
+    attr static float name(long n, float m, float c)                                                         \
+    {                                                                                                        \
+        CONTRACT                                                                                             \
+        name##_reg a[N_ACC], ms, cs;                                                                         \
+        float sum = 0;                                                                                       \
+        for (int l = 0; l < (WIDTH); l++) {                                                                  \
+            ms[l] = m;                                                                                       \
+            cs[l] = c;                                                                                       \
+        }                                                                                                    \
+        EACH_ACC a[i] = ms * (float)i;                                                                       \
+        for (long k = 0; k < n; k++)                                                                         \
+            EACH_ACC a[i] = a[i] * ms + cs;                                                                  \
+        EACH_ACC for (int l = 0; l < (WIDTH); l++) sum += a[i][l];                                           \
+        return sum;                                                                                          \
     }
 #if defined(__x86_64__)
 PEAK(peak_512, 16, PEAK_ATTR("avx512f"))
@@ -95,7 +95,10 @@ static void choose_peak(struct limits *l)
 }
 
 /* What one thread computes goes into memory, so that no compiler leaves it out. */
-struct peak_job { const struct limits *l; volatile float sink; };
+struct peak_job {
+    const struct limits *l;
+    volatile float sink;
+};
 
 static void run_peak(void *arg, int thread, int n_threads)
 {
@@ -123,12 +126,16 @@ double limits_flops(struct limits *l)
 
 /* ---- read ---- */
 
-struct slice { uint64_t *p; size_t n; };
+struct slice {
+    uint64_t *p;
+    size_t n;
+};
 
 static struct slice slice_of(const struct limits *l, int thread, int n_threads)
 {
     size_t words = LINE / sizeof *l->data, lines = l->n_words / words;
-    size_t from = lines * (size_t)thread / (size_t)n_threads, to = lines * ((size_t)thread + 1) / (size_t)n_threads;
+    size_t from = lines * (size_t)thread / (size_t)n_threads,
+           to = lines * ((size_t)thread + 1) / (size_t)n_threads;
     return (struct slice){l->data + from * words, (to - from) * words};
 }
 
@@ -140,7 +147,10 @@ static void fill(void *arg, int thread, int n_threads)
         s.p[i] = i;
 }
 
-struct read_job { const struct limits *l; volatile uint64_t sink; };
+struct read_job {
+    const struct limits *l;
+    volatile uint64_t sink;
+};
 
 static void run_read(void *arg, int thread, int n_threads)
 {
@@ -172,7 +182,8 @@ double limits_read_bytes(const struct limits *l)
 int limits_new(struct limits **out, int n_threads, struct err *err)
 {
     uint64_t available = mem_available();
-    size_t bytes = available && available / 4 < READ_BYTES ? (size_t)(available / 4) / LINE * LINE : READ_BYTES;
+    size_t bytes =
+        available && available / 4 < READ_BYTES ? (size_t)(available / 4) / LINE * LINE : READ_BYTES;
     struct limits *l = mem_array(1, sizeof *l);
     *out = NULL;
     if (!l)

@@ -1,5 +1,6 @@
 /* What this machine could do at most: bytes read from memory and f32
- * multiply-adds in a second, measured with the threads that a benchmark uses. */
+ * multiply-adds in a second, measured with the threads that a benchmark uses.
+ * Knows no model and no backend. */
 #ifndef FORGE_CLI_LIMITS_H
 #define FORGE_CLI_LIMITS_H
 
@@ -8,8 +9,9 @@
 struct limits;
 int limits_new(struct limits **out, int n_threads, struct err *err);
 void limits_free(struct limits *l);
-double limits_read(struct limits *l);  /* GB/s of one plain streaming read, one stream per thread, of limits_read_bytes */
-double limits_flops(struct limits *l); /* GFLOP/s, an fma counts as two */
+double limits_read(
+    struct limits *l); /* GB/s of one plain streaming read, one stream per thread, of limits_read_bytes */
+double limits_flops(struct limits *l);            /* GFLOP/s, an fma counts as two */
 double limits_read_bytes(const struct limits *l); /* 2^30, less on a machine with little memory */
 
 #endif

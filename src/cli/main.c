@@ -1,5 +1,6 @@
-/* forge: finds the command, reads its flags, runs it.  The only main(), the
- * only table of commands; knows nothing of what they do. */
+/* forge: finds the command, reads its flags, runs it.
+ * The only main(), the only table of commands, the help and the version; knows
+ * nothing of what the commands do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,8 @@ static void print_version(bool verbose)
 #define HAVE_SERVER 0
 #endif
     tool_print_libraries();
-    out_printf("built with: opencl %s, clblast %s, server %s", HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST), HAVE(HAVE_SERVER));
+    out_printf("built with: opencl %s, clblast %s, server %s", HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST),
+               HAVE(HAVE_SERVER));
 #ifdef __VERSION__
     out_printf("; compiler %s", __VERSION__);
 #endif
@@ -78,8 +80,8 @@ static int unknown_command(const char *name)
         len += (size_t)snprintf(list + len, sizeof list - len, "%s%s", i ? ", " : "", names[i]);
     }
     near = opts_nearest(name, names, N_COMMANDS);
-    msg_error("unknown command '%s'%s%s%s; there are: %s", name, near ? ", did you mean " : "", near ? near : "",
-              near ? "?" : "", list);
+    msg_error("unknown command '%s'%s%s%s; there are: %s", name, near ? ", did you mean " : "",
+              near ? near : "", near ? "?" : "", list);
     return EXIT_USAGE;
 }
 
@@ -97,7 +99,8 @@ static int without_command(int argc, char **argv)
         else if (strcmp(argv[i], "-v") == 0 || strcmp(argv[i], "--verbose") == 0)
             verbose = true;
         else {
-            msg_error("'%s' is no flag of forge itself; a command comes first (forge --help lists them)", argv[i]);
+            msg_error("'%s' is no flag of forge itself; a command comes first (forge --help lists them)",
+                      argv[i]);
             return EXIT_USAGE;
         }
     }
@@ -111,7 +114,10 @@ static int without_command(int argc, char **argv)
 
 static size_t flag_groups(struct opt_group *groups, const struct cmd *cmd, void *args, struct common *common)
 {
-    static const struct { const struct opt *opts; const char *title; } titles[] = {
+    static const struct {
+        const struct opt *opts;
+        const char *title;
+    } titles[] = {
         {common_model_opts, "model"},
         {common_device_opts, "device and memory"},
     };

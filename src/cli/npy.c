@@ -1,5 +1,6 @@
 /* .npy reading and writing.  The header is a Python dict as text; only its
- * three keys are understood, and anything else is refused. */
+ * three keys are understood, and anything else is refused.
+ * Files are outside bytes: every size is checked against the file. */
 #include "cli/npy.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_LEN 6
-#define PREFIX_LEN 10  /* magic, version, u16 header length */
+#define PREFIX_LEN 10 /* magic, version, u16 header length */
 #define HEADER_MAX 4096
 
 static int write_failed(const struct npy_writer *w, struct err *err)
@@ -26,10 +27,13 @@ int npy_create(struct npy_writer *w, const char *path, const int64_t *shape, int
     w->f = fopen(path, "wb");
     if (!w->f)
         return write_failed(w, err);
-    int len = n_dims == 1 ? snprintf(dict, sizeof dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ",), }", shape[0])
-                          : snprintf(dict, sizeof dict,
-                                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", shape[0],
-                                     shape[1]);
+    int len =
+        n_dims == 1
+            ? snprintf(dict, sizeof dict,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ",), }", shape[0])
+            : snprintf(dict, sizeof dict,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }",
+                       shape[0], shape[1]);
     /* padded with spaces and a newline so that the data begin at a multiple of 64 */
     size_t total = (PREFIX_LEN + (size_t)len + 1 + 63) / 64 * 64, header = total - PREFIX_LEN;
     memset(head, ' ', total);
@@ -99,15 +103,16 @@ static bool dimension(const char **p, int64_t *out)
 
 static int parse_dict(struct npy *a, const char *dict, struct err *err)
 {
-    const char *path = a->map.path, *descr = after_key(dict, "'descr'"), *order = after_key(dict, "'fortran_order'"),
-               *shape = after_key(dict, "'shape'");
+    const char *path = a->map.path, *descr = after_key(dict, "'descr'"),
+               *order = after_key(dict, "'fortran_order'"), *shape = after_key(dict, "'shape'");
     int64_t dims[2];
     int n = 0;
     if (!descr || !order || !shape || *shape != '(')
         return err_set(err, ERR_FORMAT, "%s: the .npy header lacks descr, fortran_order or shape", path);
     a->f64 = strncmp(descr, "'<f8'", 5) == 0;
     if (!a->f64 && strncmp(descr, "'<f4'", 5) != 0)
-        return err_set(err, ERR_UNSUPPORTED, "%s: the .npy type is %.10s, float32 (<f4) or float64 (<f8) is needed", path, descr);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: the .npy type is %.10s, float32 (<f4) or float64 (<f8) is needed", path, descr);
     if (strncmp(order, "False", 5) != 0)
         return err_set(err, ERR_UNSUPPORTED, "%s: the .npy array is in Fortran order", path);
     for (shape++; *shape != ')'; n++)
@@ -149,7 +154,8 @@ int npy_open(struct npy *a, const char *path, struct err *err)
         goto fail;
     if (!mem_mul((size_t)a->rows, (size_t)a->cols, &n) || !mem_mul(n, a->f64 ? 8 : 4, &bytes) ||
         bytes > a->map.size - a->data_off) {
-        rc = err_set(err, ERR_FORMAT, "%s: truncated: %" PRId64 " x %" PRId64 " values need more than its %zu bytes", path,
+        rc = err_set(err, ERR_FORMAT,
+                     "%s: truncated: %" PRId64 " x %" PRId64 " values need more than its %zu bytes", path,
                      a->rows, a->cols, a->map.size);
         goto fail;
     }

@@ -1,5 +1,6 @@
 /* .npy files of numbers: written row by row, read over a mapping.
- * Format: NumPy's NEP 1, versions 1.0 to 3.0, C order, little-endian <f4 (and <f8 for reading). */
+ * Format: NumPy's NEP 1, versions 1.0 to 3.0, C order, little-endian <f4 (and
+ * <f8 for reading). */
 #ifndef FORGE_CLI_NPY_H
 #define FORGE_CLI_NPY_H
 
@@ -23,7 +24,7 @@ int npy_write(const char *path, const float *x, const int64_t *shape, int n_dims
 
 struct npy {
     struct map map;
-    int64_t rows, cols;  /* one dimension reads as one row */
+    int64_t rows, cols; /* one dimension reads as one row */
     size_t data_off;
     bool f64;
 };

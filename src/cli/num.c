@@ -1,4 +1,6 @@
-/* Strict number parsing.  Knows no flags; the tables say which range holds. */
+/* Strict number parsing: a grammar checked by hand, then the C library's
+ * conversion in the C locale.
+ * Knows no flags; the tables say which range holds. */
 #include "cli/num.h"
 
 #include <locale.h>
@@ -95,6 +97,14 @@ bool num_size(const char *s, uint64_t *out)
     if (!num_u64(plain, &v) || v > UINT64_MAX >> shift)
         return false;
     *out = v << shift;
+    return true;
+}
+
+bool num_id(double v, int32_t *out)
+{
+    if (!(v >= 0 && v <= INT32_MAX) || v != floor(v))
+        return false;
+    *out = (int32_t)v;
     return true;
 }
 

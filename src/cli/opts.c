@@ -1,5 +1,6 @@
-/* The flag parser: one loop over tables of rows.  Knows types and tables, no
- * command. */
+/* The flag parser: one loop over tables of rows, one setter per type, one
+ * printer of help.
+ * Knows types and tables, no command and no flag by name but --help. */
 #include "cli/opts.h"
 
 #include <math.h>
@@ -14,7 +15,9 @@
 #define LIST_MAX 16777216 /* values in one list */
 
 /* What is wrong with a value, for "forge CMD: --flag: ...". */
-struct why { char text[256]; };
+struct why {
+    char text[256];
+};
 
 static void *field(const struct opt_group *g, const struct opt *o)
 {
@@ -32,8 +35,8 @@ static bool in_range(const struct opt *o, double v, const char *text, struct why
     if (v >= r.lo && v <= r.hi)
         return true;
     if (isinf(r.hi))
-        snprintf(why->text, sizeof why->text, "'%s' is below %.*s", text, (int)(strstr(o->range, "..") - o->range),
-                 o->range);
+        snprintf(why->text, sizeof why->text, "'%s' is below %.*s", text,
+                 (int)(strstr(o->range, "..") - o->range), o->range);
     else
         snprintf(why->text, sizeof why->text, "'%s' is outside %s", text, o->range);
     return false;
@@ -177,8 +180,9 @@ static bool set_str(const struct opt *o, void *f, const char *text, struct why *
 
 typedef bool setter(const struct opt *o, void *f, const char *text, struct why *why);
 static setter *const setters[] = {
-    [OPT_STR] = set_str,   [OPT_I64] = set_i64,       [OPT_U64] = set_u64,   [OPT_F64] = set_f64,  [OPT_SIZE] = set_size,
-    [OPT_CHOICE] = set_choice, [OPT_NUMS] = set_nums, [OPT_STRS] = add_str, [OPT_BIAS] = add_bias,
+    [OPT_STR] = set_str,   [OPT_I64] = set_i64,   [OPT_U64] = set_u64,
+    [OPT_F64] = set_f64,   [OPT_SIZE] = set_size, [OPT_CHOICE] = set_choice,
+    [OPT_NUMS] = set_nums, [OPT_STRS] = add_str,  [OPT_BIAS] = add_bias,
 };
 
 static void mark_set(const struct opt_group *g, const struct opt *o)
@@ -210,8 +214,8 @@ void opts_free(const struct opt_group *groups, size_t n)
         }
 }
 
-static const struct opt *find(const struct opt_group *groups, size_t n, const char *name, size_t len, char letter,
-                              const struct opt_group **group)
+static const struct opt *find(const struct opt_group *groups, size_t n, const char *name, size_t len,
+                              char letter, const struct opt_group **group)
 {
     for (size_t i = 0; i < n; i++)
         for (const struct opt *o = groups[i].opts; o && o->name; o++)
@@ -299,8 +303,8 @@ static const char *spelling(const struct opt *o, char out[64])
 }
 
 /* One flag with its value, if it has one; *used counts the arguments taken. */
-static enum opts_result apply(const struct opt_group *g, const struct opt *o, const char *cmd, const char *inline_value,
-                              const char *next, int *used)
+static enum opts_result apply(const struct opt_group *g, const struct opt *o, const char *cmd,
+                              const char *inline_value, const char *next, int *used)
 {
     struct why why = {""};
     char name[64];
@@ -410,16 +414,21 @@ void opts_help(const struct opt_group *group)
 {
     out_printf("\n%s:\n", group->title);
     for (const struct opt *o = group->opts; o && o->name; o++) {
-        char left[64], text[1024];
+        char letter[8] = "    ", left[64], text[1024];
         const char *arg = o->arg ? o->arg : o->type == OPT_CHOICE ? o->range : NULL;
-        bool maybe = o->type == OPT_MAYBE;
         if (o->type == OPT_LATER)
             continue;
-        int n = snprintf(left, sizeof left, "  %c%c%c --%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-                         o->letter ? ',' : ' ', o->name, maybe ? " [" : arg ? " " : "", arg ? arg : "", maybe ? "]" : "");
+        if (o->letter)
+            snprintf(letter, sizeof letter, "-%c, ", o->letter);
+        int n = snprintf(left, sizeof left, "  %s--%s", letter, o->name);
+        if (arg)
+            n += snprintf(left + n, sizeof left - (size_t)n, o->type == OPT_MAYBE ? " [%s]" : " %s", arg);
         snprintf(text, sizeof text, "%s%s%s%s", o->help, o->def ? " (default " : "", o->def ? o->def : "",
                  o->def ? ")" : "");
-        out_printf("%s%s%*s", left, n >= HELP_COLUMN - 1 ? "\n" : "", n >= HELP_COLUMN - 1 ? HELP_COLUMN : HELP_COLUMN - n, "");
+        if (n < HELP_COLUMN - 1)
+            out_printf("%s%*s", left, HELP_COLUMN - n, "");
+        else
+            out_printf("%s\n%*s", left, HELP_COLUMN, "");
         print_wrapped(text, HELP_COLUMN);
     }
 }

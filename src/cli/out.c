@@ -1,5 +1,6 @@
-/* stdout, stderr and the two signals of the program.  The only file that
- * writes to either stream. */
+/* stdout, stderr and the two signals of the program.
+ * The one owner of its mutable state: the first failed write, how talkative to
+ * be, whether ^C was pressed.  Knows no command. */
 #include "cli/out.h"
 
 #include <errno.h>
@@ -106,14 +107,14 @@ static void message(const char *prefix, const char *fmt, va_list ap)
     fprintf(stderr, "forge: %s%s\n", prefix, line);
 }
 
-#define MESSAGE(wanted, prefix)                                                                    \
-    do {                                                                                           \
-        va_list ap;                                                                                \
-        if (!(wanted))                                                                             \
-            return;                                                                                \
-        va_start(ap, fmt);                                                                         \
-        message(prefix, fmt, ap);                                                                  \
-        va_end(ap);                                                                                \
+#define MESSAGE(wanted, prefix)                                                                              \
+    do {                                                                                                     \
+        va_list ap;                                                                                          \
+        if (!(wanted))                                                                                       \
+            return;                                                                                          \
+        va_start(ap, fmt);                                                                                   \
+        message(prefix, fmt, ap);                                                                            \
+        va_end(ap);                                                                                          \
     } while (0)
 
 void msg_error(const char *fmt, ...)

@@ -32,7 +32,8 @@ void msg_error(const char *fmt, ...) ATTR_PRINTF(1, 2);
 void msg_warn(const char *fmt, ...) ATTR_PRINTF(1, 2);    /* not with -q */
 void msg_info(const char *fmt, ...) ATTR_PRINTF(1, 2);    /* not with -q */
 void msg_verbose(const char *fmt, ...) ATTR_PRINTF(1, 2); /* with -v */
-/* The exit status that an error code (forge.h's and base/err.h's agree) stands for, after printing the message. */
+/* The exit status that an error code (forge.h's and base/err.h's agree) stands for, after printing the
+ * message. */
 int msg_fail(int code, const char *message);
 /* A wrong command line: "forge CMD: message", and where help is. Returns EXIT_USAGE. */
 int msg_usage(const char *cmd, const char *fmt, ...) ATTR_PRINTF(2, 3);

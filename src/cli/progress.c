@@ -1,4 +1,6 @@
-/* Progress on stderr.  Knows the terminal, not what is being done. */
+/* Progress on stderr: when something is shown, and in which form.
+ * Knows the terminal and the clock, not what is being done, nor whether -q
+ * was given: out.c says how talkative to be. */
 #include "cli/progress.h"
 
 #include <inttypes.h>
@@ -14,7 +16,8 @@
 
 void progress_start(struct progress *p, const char *what, const char *unit)
 {
-    *p = (struct progress){.what = what, .unit = unit, .last = clock_now(), .bar = isatty(STDERR_FILENO) == 1};
+    *p =
+        (struct progress){.what = what, .unit = unit, .last = clock_now(), .bar = isatty(STDERR_FILENO) == 1};
 }
 
 void progress_update(struct progress *p, uint64_t done, uint64_t total)

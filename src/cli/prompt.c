@@ -1,13 +1,22 @@
-/* Reads a prompt.  Knows files and flags, no tokenizer. */
+/* Reads a prompt from a flag, a file or standard input, whole: NULs and bytes
+ * that are no UTF-8 stay as they are.
+ * Knows files and flags, no tokenizer. */
 #include "cli/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
+#include <forge.h>
+
 #include "base/err.h"
 #include "base/mem.h"
 #include "cli/out.h"
+
+unsigned prompt_text_flags(const struct prompt_args *a)
+{
+    return (a->no_bos ? FORGE_TEXT_NO_BOS : 0u) | (a->parse_special ? FORGE_TEXT_PARSE_SPECIAL : 0u);
+}
 
 int prompt_given(const struct prompt_args *a)
 {

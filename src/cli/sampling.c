@@ -1,4 +1,6 @@
-/* The sampler's flags as values.  The rules themselves are in run/sampler. */
+/* The sampler's flags as values of forge.h.
+ * The rules of sampling are run/sampler's; here is only what the command line
+ * says beyond them: the model's defaults, and flags that would do nothing. */
 #include "cli/sampling.h"
 
 #include <inttypes.h>
@@ -23,12 +25,14 @@ bool sampling_check(const struct sampling_args *a, char *why, size_t size)
     if (a->top_p >= 1 || a->temp > 0)
         return true;
     snprintf(why, size,
-             "--top-p %g needs --temp above 0: with --temp 0 the most likely token is always taken, and top-p would change nothing",
+             "--top-p %g needs --temp above 0: with --temp 0 the most likely token is always taken, and "
+             "top-p would change nothing",
              a->top_p);
     return false;
 }
 
-void sampling_to_forge(const struct sampling_args *a, struct forge_logit_bias *bias_out, struct forge_sampling *out)
+void sampling_to_forge(const struct sampling_args *a, struct forge_logit_bias *bias_out,
+                       struct forge_sampling *out)
 {
     for (size_t i = 0; i < a->bias.n; i++)
         bias_out[i] = (struct forge_logit_bias){(int32_t)a->bias.v[i].id, (float)a->bias.v[i].bias};
@@ -50,9 +54,10 @@ void sampling_to_forge(const struct sampling_args *a, struct forge_logit_bias *b
 
 void sampling_describe(const struct sampling_args *a, char *out, size_t size)
 {
-    snprintf(out, size,
-             "repeat-penalty %g, frequency-penalty %g, presence-penalty %g, %zu biases, temp %g%s, top-k %" PRId64
-             ", top-p %g, min-p %g, typical %g",
-             a->repeat_penalty, a->frequency_penalty, a->presence_penalty, a->bias.n, a->temp,
-             a->temp > 0 ? "" : " (greedy)", a->top_k, a->top_p, a->min_p, a->typical_p);
+    snprintf(
+        out, size,
+        "repeat-penalty %g, frequency-penalty %g, presence-penalty %g, %zu biases, temp %g%s, top-k %" PRId64
+        ", top-p %g, min-p %g, typical %g",
+        a->repeat_penalty, a->frequency_penalty, a->presence_penalty, a->bias.n, a->temp,
+        a->temp > 0 ? "" : " (greedy)", a->top_k, a->top_p, a->min_p, a->typical_p);
 }

@@ -1,4 +1,6 @@
-/* From the shared flags to a loaded model for the tool commands. */
+/* From the shared flags to a loaded model for the tool commands; the ids of a
+ * prompt; the profile.
+ * Owns no mathematics and no format: everything is asked of the libraries. */
 #include "cli/tools.h"
 
 #include <inttypes.h>
@@ -79,10 +81,11 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
 static void profile_row(FILE *json, bool first, const char *name, const struct op_stats *s)
 {
     double ms = 1e3 * s->seconds, per_s = s->seconds > 0 ? 1e-9 / s->seconds : 0;
-    fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", name, s->device, s->calls, s->rows, ms,
-            ms / (double)s->calls, (double)s->bytes * per_s, (double)s->flops * per_s);
+    fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", name, s->device,
+            s->calls, s->rows, ms, ms / (double)s->calls, (double)s->bytes * per_s, (double)s->flops * per_s);
     if (json)
-        fprintf(json, "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
+        fprintf(json,
+                "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
                 ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"seconds\":%.9g}",
                 first ? "" : ",", name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds);
 }
@@ -94,8 +97,8 @@ static void print_profile(const struct tool *t)
     bool first = true;
     if (path && !json)
         msg_error("%s: cannot write the profile", path);
-    fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms", "ms/call", "GB/s",
-            "GFLOP/s");
+    fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms",
+            "ms/call", "GB/s", "GFLOP/s");
     if (json)
         fputs("[", json);
     for (int i = 0; i < t->l.n_backends; i++)
@@ -123,7 +126,8 @@ void tool_close(struct tool *t)
     *t = (struct tool){0};
 }
 
-int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tokenizer *tok)
+int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a,
+                const struct tokenizer *tok)
 {
     struct err err = {0};
     int rc = 0;
@@ -142,9 +146,11 @@ int tool_check_ids(const struct ids *ids, int64_t n_vocab)
     struct err err = {0};
     for (size_t i = 0; i < ids->n; i++)
         if (ids->v[i] < 0 || ids->v[i] >= n_vocab)
-            return msg_fail(err_set(&err, ERR_ARG, "token id %d (number %zu of the list) is outside the vocabulary, 0..%" PRId64,
-                                    (int)ids->v[i], i + 1, n_vocab - 1),
-                            err.msg);
+            return msg_fail(
+                err_set(&err, ERR_ARG,
+                        "token id %d (number %zu of the list) is outside the vocabulary, 0..%" PRId64,
+                        (int)ids->v[i], i + 1, n_vocab - 1),
+                err.msg);
     return 0;
 }
 
@@ -160,7 +166,8 @@ static bool holds(const char *dir, const char *name)
 static bool is_tokenizer(const char *path)
 {
     const char *dot = strrchr(path, '.');
-    return path_is_dir(path) ? holds(path, "tokenizer.json") || holds(path, "vocab.json") : dot && strcmp(dot, ".json") == 0;
+    return path_is_dir(path) ? holds(path, "tokenizer.json") || holds(path, "vocab.json")
+                             : dot && strcmp(dot, ".json") == 0;
 }
 
 int tool_open_tokenizer(struct tokenizer **out, const struct common *c)

@@ -1,5 +1,6 @@
 /* The internal libraries as the tool commands see them: a loaded model, its
- * tokenizer, ids of a prompt.  Not for generate, which uses forge.h alone. */
+ * tokenizer, ids of a prompt.
+ * Not for generate and its like, which use forge.h alone. */
 #ifndef FORGE_CLI_TOOLS_H
 #define FORGE_CLI_TOOLS_H
 
@@ -22,7 +23,8 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
 void tool_close(struct tool *t);
 
 /* The prompt's ids by the model's tokenizer; an exit status. ids_fini in any case. */
-int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tokenizer *tok);
+int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a,
+                const struct tokenizer *tok);
 /* Ids must be below n_vocab: an exit status, naming the first that is not. */
 int tool_check_ids(const struct ids *ids, int64_t n_vocab);
 
