@@ -1,4 +1,6 @@
-/* Pages of the KV cache: how many, who holds which, what is given back.  The model is only a configuration. */
+/* Pages of the KV cache: how many, how many bytes, who holds which, what is
+ * given back and what is refused.  The model is only a configuration on a real
+ * backend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* The sampler against golden/sampling, its edge rules, and the draw. */
+/* The sampler against golden/sampling, its edge rules, the draw, the ranges of
+ * its settings; and selection against a sort.  No model is needed for any of
+ * it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +33,7 @@ static void read_settings(struct sampler_params *p, struct sampler_bias *bias, c
     p->bias = bias;
     const cJSON *list = json_get(j, "logit_bias");
     for (const cJSON *b = list ? list->child : NULL; b; b = b->next)
-        bias[p->n_bias++] = (struct sampler_bias){atoi(b->string), (float)b->valuedouble};
+        bias[p->n_bias++] = (struct sampler_bias){(int32_t)strtol(b->string, NULL, 10), (float)b->valuedouble};
 }
 
 static double p_of(const struct sampler_cand *c, size_t n, int32_t id)

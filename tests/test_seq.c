@@ -1,5 +1,6 @@
-/* Loading by its rules, and one sequence's evaluation: what must be equal bit for bit (chunks, pages, threads,
- * what ran before), windows that give pages back, and everything that is refused. */
+/* Loading by its rules, and one sequence's evaluation: what must be equal bit
+ * for bit (chunks, pages, threads, what ran before), windows that give pages
+ * back, and everything that is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

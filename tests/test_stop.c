@@ -1,4 +1,6 @@
-/* Stop strings against scripted pieces, and against a plain search over the whole text. */
+/* Stop strings against scripted pieces, and against a plain search over the
+ * whole text for random ones: the borders of pieces must change nothing, and
+ * what is held back is bounded. */
 #include <stdlib.h>
 #include <string.h>
 

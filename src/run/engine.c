@@ -1,5 +1,6 @@
 /* The engine: a loaded model with one sequence to run on.  Opens by load.c's
- * rules, tells what it is and where its operations ran. */
+ * rules, tells what it is and where its operations ran.
+ * Knows nothing of requests but that none may be left when it closes. */
 #include "run/engine.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* From paths to everything a run needs: weights, configuration, tokenizer,
- * devices, model.  Used by the engine and by the tool commands alike. */
+ * devices, model, KV cache, workspace.  Used by the engine and by the tool
+ * commands alike; knows nothing of requests. */
 #ifndef FORGE_RUN_LOAD_H
 #define FORGE_RUN_LOAD_H
 

@@ -1,4 +1,6 @@
-/* Private to loading: what load.c asks of load_tokenizer.c. */
+/* Private to loading: what load.c asks of load_tokenizer.c, where
+ * configuration and tokenizer must agree: the end of a text, the size of the
+ * vocabulary. */
 #ifndef FORGE_RUN_LOAD_PARTS_H
 #define FORGE_RUN_LOAD_PARTS_H
 

@@ -1,5 +1,6 @@
-/* Which tokenizer belongs to a model, and what it says about the end of a text.
- * Knows files' names; what is in them is text/'s matter. */
+/* Which tokenizer belongs to a model, what it says about the end of a text, and
+ * whether its ids fit the model's rows.  Knows files' names; what is in them is
+ * text/'s matter. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* Log-probabilities of a step: the chosen id's and the best ones', from the raw
- * logits, before penalties, temperature or filters. */
+ * logits, before penalties, temperature or filters.  Owns their rows in a
+ * sample; must not know how the id was chosen. */
 #include "base/mem.h"
 #include "run/engine.h"
 

@@ -1,5 +1,6 @@
 /* From a new id to what the caller sees: text without half characters, without
- * stop strings, in pieces; and how a sample ends. */
+ * stop strings, in pieces; and how a sample ends.  Must not know how the id was
+ * computed or chosen. */
 #include "base/clock.h"
 #include "run/engine.h"
 

@@ -1,5 +1,6 @@
 /* The part of forge.h that needs no engine: version, names, the log, devices.
- * Only wraps base/ and backend/ into the public types. */
+ * Only wraps base/ and backend/ into the public types, and holds the public
+ * numbers equal to the internal ones. */
 #include <forge.h>
 
 #include <assert.h>

@@ -1,5 +1,6 @@
-/* Text to ids and back for the engine's callers, and what a request's prompt is.
- * The tokenizer itself is text/'s. */
+/* Text to ids and back for the engine's callers, and what a request's prompt is:
+ * the rule for an empty one, what cannot fit.  The tokenizer itself is text/'s,
+ * and chat templates are not known here. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Requests: checked and copied at submit, read by the caller, freed.  What
- * happens in between is step.c's. */
+/* Requests: checked and copied at submit, read by the caller, freed.  Owns the
+ * engine's list of them.  What happens between submit and the end is step.c's
+ * and output.c's. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* The sampler's settings: defaults, ranges, and how they read in one line. */
+/* The sampler's settings: defaults, ranges, and how they read in one line.
+ * One table each, so that a new setting is a row here and a stage in
+ * sampler.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* Selection without a full sort: where a falling order would be cut.
- * Items are ordered by falling key, among equal keys by rising id. */
+ * Items are ordered by falling key, among equal keys by rising id: a strict
+ * order, so that every cut is one place. */
 #ifndef FORGE_RUN_SAMPLER_SELECT_H
 #define FORGE_RUN_SAMPLER_SELECT_H
 

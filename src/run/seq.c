@@ -1,5 +1,6 @@
 /* One sequence: reserves pages, hands chunks to forward.c, moves the length when
- * a chunk is done.  Owns its KV slot.  Knows nothing of sampling or text. */
+ * a chunk is done, gives the pages back when it failed.  Owns its KV slot.
+ * Knows nothing of sampling or text. */
 #include "run/seq.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* One sequence on a loaded model: its KV slot, evaluation in chunks.
- * The transaction of a step: the length moves only after the step's read succeeded. */
+ * The transaction of a step: the length moves only after the step's read
+ * succeeded.  Knows nothing of sampling or text. */
 #ifndef FORGE_RUN_SEQ_H
 #define FORGE_RUN_SEQ_H
 
