@@ -255,16 +255,20 @@ static int read_sampling(const struct json_reader *r)
     return add_eos(r, r->o);
 }
 
+int config_from_generation(struct model_config *c, const cJSON *o, const char *name, struct err *err)
+{
+    struct json_reader r = {c, c->arch, o, o, name, err};
+    return cJSON_IsObject(o) ? read_sampling(&r) : err_set(err, ERR_FORMAT, "%s: not a JSON object", name);
+}
+
 /* generation_config.json beside config.json; not having one is fine. */
-static int read_generation(const struct json_reader *config, const char *config_path)
+static int read_generation(struct model_config *c, const char *config_path, struct err *err)
 {
     char *dir = path_dirname(config_path), *path = dir ? path_join(dir, "generation_config.json") : NULL;
-    int rc = path ? 0 : err_set(config->err, ERR_NOMEM, "%s: no memory", config_path);
+    int rc = path ? 0 : err_set(err, ERR_NOMEM, "%s: no memory", config_path);
     if (rc == 0 && path_exists(path)) {
-        cJSON *o = json_parse_file(path, config->err);
-        struct json_reader r = {config->c, config->arch, o, o, path, config->err};
-        rc = !o ? ERR_FORMAT : cJSON_IsObject(o) ? read_sampling(&r)
-                             : err_set(config->err, ERR_FORMAT, "%s: not a JSON object", path);
+        cJSON *o = json_parse_file(path, err);
+        rc = o ? config_from_generation(c, o, path, err) : ERR_FORMAT;
         cJSON_Delete(o);
     }
     free(path);
@@ -297,17 +301,19 @@ static int read_all(struct json_reader *r)
     return rc;
 }
 
+int config_from_object(struct model_config *c, const cJSON *top, const char *name, struct err *err)
+{
+    struct json_reader r = {c, NULL, top, top, name, err};
+    int rc = cJSON_IsObject(top) ? read_all(&r) : err_set(err, ERR_FORMAT, "%s: not a JSON object", name);
+    return rc == 0 ? config_settle(c, name, err) : rc;
+}
+
 int config_from_json(struct model_config *c, const char *path, struct err *err)
 {
     cJSON *top = json_parse_file(path, err);
-    if (!top)
-        return err && err->code ? err->code : ERR_FORMAT;
-    struct json_reader r = {c, NULL, top, top, path, err};
-    int rc = cJSON_IsObject(top) ? read_all(&r) : err_set(err, ERR_FORMAT, "%s: not a JSON object", path);
+    int rc = top ? config_from_object(c, top, path, err) : ERR_FORMAT;
     if (rc == 0)
-        rc = read_generation(&r, path);
-    if (rc == 0)
-        rc = config_settle(c, path, err);
+        rc = read_generation(c, path, err);
     cJSON_Delete(top);
     return rc;
 }

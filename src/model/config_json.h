@@ -2,7 +2,6 @@
 #ifndef FORGE_MODEL_CONFIG_JSON_H
 #define FORGE_MODEL_CONFIG_JSON_H
 
-#include "base/json.h"
 #include "model/config_parts.h"
 
 struct json_reader {

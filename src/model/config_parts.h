@@ -2,13 +2,16 @@
 #ifndef FORGE_MODEL_CONFIG_PARTS_H
 #define FORGE_MODEL_CONFIG_PARTS_H
 
+#include "base/json.h"
 #include "model/arch.h"
 #include "model/config.h"
 
 struct gguf;
 
-/* The sources. Each fills sizes, switches, ropes, layers and end ids; config_settle follows. */
-int config_from_json(struct model_config *c, const char *path, struct err *err);
+/* The sources. Each fills everything and ends with config_settle. */
+int config_from_json(struct model_config *c, const char *path, struct err *err); /* generation_config.json beside it, too */
+int config_from_object(struct model_config *c, const cJSON *top, const char *name, struct err *err);
+int config_from_generation(struct model_config *c, const cJSON *o, const char *name, struct err *err); /* after the other */
 int config_from_gguf(struct model_config *c, const struct weights *w, struct err *err);
 int config_from_shapes(struct model_config *c, const struct weights *w, struct err *err); /* book names */
 /* 1 = found, 0 = no such preset, negative = error. */
