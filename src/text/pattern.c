@@ -17,6 +17,7 @@
 #define STEPS_BASE 10000000u
 #define STEPS_PER_BYTE 16u
 #define HEAP_KIB (256u * 1024u)
+#define PAD 64 /* the JIT's code loads whole vectors, up to here past the end */
 
 struct pattern {
     char *src; /* as the file has it: what is searched for, and what messages show */
@@ -28,6 +29,7 @@ struct pattern {
 struct matcher_state {
     pcre2_match_data *data;
     pcre2_match_context *limits;
+    struct buf subject; /* for the JIT: a copy with PAD zeros behind it */
     bool jit;
 };
 
@@ -105,6 +107,7 @@ int matcher_init(struct matcher *m, const struct pattern *p, struct err *err)
     if (m->st) {
         m->st->data = pcre2_match_data_create(1, NULL);
         m->st->limits = pcre2_match_context_create(NULL);
+        buf_init(&m->st->subject);
         m->st->jit = p->jit;
     }
     if (!m->st || !m->st->data || !m->st->limits) {
@@ -120,6 +123,7 @@ void matcher_fini(struct matcher *m)
     if (m->st) {
         pcre2_match_data_free(m->st->data);
         pcre2_match_context_free(m->st->limits);
+        buf_fini(&m->st->subject);
         free(m->st);
         m->st = NULL;
     }
@@ -131,6 +135,15 @@ void matcher_subject(struct matcher *m, const char *s, size_t len)
     m->len = len;
     m->pos = 0;
     m->last_end = SIZE_MAX;
+    if (m->st && m->st->jit) {
+        static const char zeros[PAD];
+        struct buf *copy = &m->st->subject;
+        buf_clear(copy);
+        buf_put(copy, s, len);
+        buf_put(copy, zeros, PAD);
+        if (!copy->failed)
+            m->s = copy->data;
+    }
     if (m->st) {
         uint64_t steps = STEPS_BASE + (uint64_t)len * STEPS_PER_BYTE;
         pcre2_set_match_limit(m->st->limits, steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps);
