@@ -257,10 +257,10 @@ END_TEST
 
 static void write_file(const char *dir, const char *name, const char *text, size_t len)
 {
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    ck_assert_msg(f && fwrite(text, 1, len, f) == len && fclose(f) == 0, "%s", path);
+    char *path = path_join(dir, name);
+    FILE *f = path ? fopen(path, "wb") : NULL;
+    ck_assert_msg(f && fwrite(text, 1, len, f) == len && fclose(f) == 0, "%s/%s", dir, name);
+    free(path);
 }
 
 /* A copy of golden/models/qwen3 with one replacement in the header of its weights (the same number of bytes) or in
