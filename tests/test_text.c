@@ -1,5 +1,6 @@
-/* The tokenizer's edges: what is refused and how, bytes that are no UTF-8, long runs, the
- * detokenizer around a prompt, vocab.json + merges.txt, the respelling of expressions. */
+/* The tokenizer's edges: what is refused and how, bytes that are no UTF-8, long runs,
+ * the detokenizer around a prompt, vocab.json + merges.txt, the respelling
+ * of expressions. */
 #include "tests/test.h"
 
 #include <stdio.h>

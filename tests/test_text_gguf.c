@@ -1,5 +1,6 @@
-/* The vocabulary inside a GGUF: the same ids as from the tokenizer.json beside the same weights,
- * the real files' recorded ids where those files are, and metadata that is refused. */
+/* The vocabulary inside a GGUF: the same ids as from the tokenizer.json beside the same
+ * weights, the real files' recorded ids where those files are, and metadata
+ * that is refused. */
 #include "tests/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* The tokenizer against its golden vectors: every text, random string, long run and random list of
- * ids of golden/tokenizer, and the "text" member of every golden model. */
+/* The tokenizer against its golden vectors: every text, random string, long run and
+ * random list of ids of golden/tokenizer, and the "text" member of every
+ * golden model. */
 #include "tests/test.h"
 
 #include <stdio.h>

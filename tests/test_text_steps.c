@@ -1,5 +1,6 @@
-/* Each normalizer, pre-tokenizer and decoder alone, and small tokenizers with added tokens, against
- * golden/text/steps.json. */
+/* Each normalizer, pre-tokenizer and decoder alone, and small tokenizers with added
+ * tokens, against golden/text/steps.json, which the tokenizers library made
+ * (make/make_steps.py). */
 #include "tests/test.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* Finding added tokens: see added.h.  A tree of bytes, walked from each position. */
+/* Finding added tokens: a tree of their bytes, walked from each position of the text.
+ * Owns the trees and the order of matches.  Knows neither the vocabulary nor what becomes
+ * of the text between two tokens. */
 #include "text/added.h"
 
 #include <stdlib.h>

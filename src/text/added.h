@@ -1,5 +1,6 @@
 /* Added tokens: strings that are found in a text before anything else is done with it.
- * Leftmost, then longest; flags as the tokenizers library has them. */
+ * Leftmost, then longest; flags as the tokenizers library has them.
+ * Knows ids and spellings, not the vocabulary they belong to. */
 #ifndef FORGE_TEXT_ADDED_H
 #define FORGE_TEXT_ADDED_H
 

@@ -1,4 +1,6 @@
-/* Encoding of one word: see bpe.h.  Knows ids and ranks; where they come from is bpe_ranks.c. */
+/* Byte-pair encoding of one word: its characters, then merges in the order of their ranks.
+ * Owns the two ways of finding the next merge, a scan for short words and a heap for long
+ * ones.  Knows ids and ranks; where ranks come from is bpe_ranks.c's business. */
 #include "text/bpe.h"
 
 #include <stdlib.h>

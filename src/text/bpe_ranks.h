@@ -1,4 +1,6 @@
-/* The rank of a pair of tokens. */
+/* The rank of a pair of tokens, asked for by bpe.c for every pair it sees.
+ * Behind it a list of merges or the scores of a SentencePiece model; the caller
+ * does not know which. */
 #ifndef FORGE_TEXT_BPE_RANKS_H
 #define FORGE_TEXT_BPE_RANKS_H
 

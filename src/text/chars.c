@@ -1,4 +1,6 @@
-/* Classes of characters and the byte alphabet: see chars.h. */
+/* Classes of characters over utf8proc's tables, and the byte alphabet by formula.
+ * Owns what "space", "number", "punctuation" and "word" mean where no regular expression
+ * is involved (pattern.c has its own).  Knows no text, only single characters. */
 #include "text/chars.h"
 
 #include <utf8proc.h>

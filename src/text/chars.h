@@ -1,5 +1,6 @@
 /* Classes of characters as the tokenizers' own library sees them (Rust's char methods),
- * and the byte alphabet of byte-level BPE.  Data from utf8proc; no other file asks it for classes. */
+ * and the byte alphabet of byte-level BPE.  Data from utf8proc; no other file asks it
+ * for classes. */
 #ifndef FORGE_TEXT_CHARS_H
 #define FORGE_TEXT_CHARS_H
 

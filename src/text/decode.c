@@ -1,5 +1,6 @@
-/* The stages of decoding: see decode.h.  Order and effect of each stage are those of the
- * tokenizers library; a stage knows only its own state and hands on by emit(). */
+/* The stages of decoding.  Order and effect of each are those of the tokenizers library.
+ * A stage knows only its own state and hands on by emit(); it never sees ids, and what it
+ * has handed on it cannot take back. */
 #include "text/decode.h"
 
 #include <stdlib.h>

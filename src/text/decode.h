@@ -1,5 +1,6 @@
-/* Ids back to text: a chain of stages through which the spellings of tokens flow one by one, each
- * stage handing on what can no longer change.  Decoding at once and streaming are the same walk. */
+/* Ids back to text: a chain of stages through which the spellings of tokens flow one by
+ * one, each stage handing on what can no longer change.  Decoding at once and streaming are
+ * the same walk.  Knows spellings, not ids. */
 #ifndef FORGE_TEXT_DECODE_H
 #define FORGE_TEXT_DECODE_H
 

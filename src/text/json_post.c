@@ -1,5 +1,6 @@
 /* tokenizer.json's post_processor: which ids stand before and after a text.
- * ByteLevel there only moves offsets, which nobody asks for here. */
+ * ByteLevel there only moves offsets, which nobody asks for here; a template must hold the
+ * text exactly once.  Knows nothing of how the text itself is encoded. */
 #include <string.h>
 
 #include "text/json_util.h"

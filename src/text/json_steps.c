@@ -1,5 +1,6 @@
 /* tokenizer.json's normalizer, pre_tokenizer and decoder into flat lists of steps.
- * One table of types for each; a type that is not in it is refused by name. */
+ * One table of types for each; a type that is not in it is refused by name, never skipped.
+ * Knows the file's spelling of each step, not what the step does. */
 #include <stdlib.h>
 #include <string.h>
 

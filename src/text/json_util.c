@@ -1,4 +1,6 @@
-/* Readers shared by the parsers of tokenizer files: see json_util.h. */
+/* Readers shared by the parsers of tokenizer files, over base/json.h.
+ * Owns the wording of "has no type", "is no list" and the like; knows no field by name
+ * but "type". */
 #include "text/json_util.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Small readers over json.h for tokenizer files. */
+/* Small readers over json.h for tokenizer files: the type of a part, members as
+ * bytes with their NULs, walks over lists.  Each failure names the file and
+ * the field. */
 #ifndef FORGE_TEXT_JSON_UTIL_H
 #define FORGE_TEXT_JSON_UTIL_H
 

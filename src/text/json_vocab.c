@@ -1,5 +1,6 @@
-/* Vocabulary and added tokens from JSON: see json_vocab.h.  Walks lists by ->next, since a look-up
- * by name costs a walk each. */
+/* Vocabulary and added tokens from JSON, for tokenizer.json and vocab.json alike.
+ * Walks lists by ->next, since a look-up by name costs a walk each.
+ * Knows nothing of merges and of the rest of either file. */
 #include "text/json_vocab.h"
 
 #include "base/log.h"

@@ -1,4 +1,6 @@
-/* The vocabulary object {"spelling": id, ...} shared by tokenizer.json and vocab.json. */
+/* The vocabulary object {"spelling": id, ...} shared by tokenizer.json and vocab.json,
+ * and the added tokens, which the two files keep under different names: how
+ * to find an entry's id is the caller's to say. */
 #ifndef FORGE_TEXT_JSON_VOCAB_H
 #define FORGE_TEXT_JSON_VOCAB_H
 

@@ -1,4 +1,6 @@
-/* The list of normalising steps: see normalize.h.  Each step reads a text and writes another. */
+/* The list of normalising steps; each reads a text and writes another.
+ * Owns the list and its order.  Normal forms are unicode.c's, patterns pattern.c's; nothing
+ * here knows of tokens. */
 #include "text/normalize.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Normalisers: what is done to a text before it is cut.  A flat list of steps. */
+/* Normalisers: what is done to a text before it is cut.  A flat list of steps, whichever
+ * file they came from; sequences within sequences are flattened by who reads them.
+ * Knows nothing of tokens. */
 #ifndef FORGE_TEXT_NORMALIZE_H
 #define FORGE_TEXT_NORMALIZE_H
 

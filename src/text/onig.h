@@ -1,4 +1,6 @@
-/* Respells an Oniguruma expression for PCRE2.  Pure text to text. */
+/* Respells an Oniguruma expression, which is what tokenizer files hold, for PCRE2.
+ * Pure text to text: knows both spellings and neither library's calls (the
+ * version of PCRE2 aside). */
 #ifndef FORGE_TEXT_ONIG_H
 #define FORGE_TEXT_ONIG_H
 

@@ -1,4 +1,6 @@
-/* What a tokenizer is made of.  Only this room sees it: the loaders fill it, tokenizer.c runs it. */
+/* What a tokenizer is made of.  Only this room sees it: the loaders fill it,
+ * tokenizer.c runs it, the tests look into it.  Everything in it is constant once
+ * tokenizer_complete() returned 0. */
 #ifndef FORGE_TEXT_PARTS_H
 #define FORGE_TEXT_PARTS_H
 

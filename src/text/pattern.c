@@ -1,4 +1,6 @@
-/* Patterns over PCRE2: see pattern.h.  Owns compilation, the walk, the limits. */
+/* Patterns over PCRE2: compilation, the walk over matches, the limits.
+ * Owns every call of that library.  Knows nothing of what is cut or replaced by
+ * a pattern. */
 #include "text/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,4 +1,6 @@
-/* Lists of pieces: see pieces.h.  Owns their memory, nothing else. */
+/* Lists of pieces: their memory, and the rule that text without bytes is no piece.
+ * Knows nothing of where a text is cut or what becomes of a
+ * piece. */
 #include "text/pieces.h"
 
 #include <stdlib.h>

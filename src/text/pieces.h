@@ -1,5 +1,6 @@
-/* A text on its way through the tokenizer: one buffer and the pieces cut from it, in order.
- * Every stage reads one list and writes another.  Knows nothing of what the stages do. */
+/* A text on its way through the tokenizer: one buffer and the pieces cut from it, in
+ * order.  Every stage reads one list and writes another.
+ * Knows nothing of what the stages do. */
 #ifndef FORGE_TEXT_PIECES_H
 #define FORGE_TEXT_PIECES_H
 

@@ -1,4 +1,6 @@
-/* The list of cutting steps: see pretok.h.  Pieces that are added tokens pass through untouched. */
+/* The list of cutting steps, one function for each kind.
+ * Pieces that are added tokens pass through untouched.  How matches become words is
+ * spans.c's business; nothing here knows the vocabulary. */
 #include "text/pretok.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Pre-tokenisers: where a text is cut into the words that BPE works on.  A flat list of steps. */
+/* Pre-tokenisers: where a text is cut into the words that BPE works on.
+ * A flat list of steps, whichever file they came from.  Knows texts and patterns, not
+ * the vocabulary. */
 #ifndef FORGE_TEXT_PRETOK_H
 #define FORGE_TEXT_PRETOK_H
 

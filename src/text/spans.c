@@ -1,4 +1,6 @@
-/* Finding spans and merging them: see spans.h.  Knows no pieces and no steps. */
+/* Finding the spans of a text that match, and merging them into words.
+ * Owns the five behaviours of a split.  Knows no pieces and no
+ * steps. */
 #include "text/spans.h"
 
 #include "base/mem.h"

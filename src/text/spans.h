@@ -1,4 +1,6 @@
-/* Spans of one text, matching or not, and the five ways of making words of them. */
+/* Spans of one text, matching or not, and the five ways of making words of them
+ * (removed, isolated, with the previous, with the next, contiguous).
+ * Knows offsets only. */
 #ifndef FORGE_TEXT_SPANS_H
 #define FORGE_TEXT_SPANS_H
 

@@ -1,5 +1,6 @@
 /* The tokenizer as a whole: opening by kind of path, encoding, decoding, look-ups.
- * Knows the order of the stages, not what any of them does. */
+ * Knows the order of the stages, not what any of them does, and no file's
+ * format. */
 #include "text/tokenizer.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Unicode normal forms over utf8proc's data (UAX 15).  utf8proc's own map sorts combining marks
- * by neighbour swaps, quadratic in a run of marks; here a run is sorted by counting. */
+/* Unicode normal forms over utf8proc's data (UAX 15).
+ * utf8proc's own map sorts combining marks by neighbour swaps, quadratic in a run of marks;
+ * here a run is sorted by counting.  Knows characters, not tokens. */
 #include "text/normalize.h"
 
 #include <stdio.h>

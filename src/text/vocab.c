@@ -1,4 +1,6 @@
-/* The table of tokens: see vocab.h. */
+/* The table of tokens: an array by id, a map by spelling, one arena for the text.
+ * Owns the bound on ids.  Knows nothing of where tokens come from or what
+ * they are used for. */
 #include "text/vocab.h"
 
 #include <stdlib.h>

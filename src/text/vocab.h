@@ -1,4 +1,6 @@
-/* The table of tokens: id to spelling and back.  Owns the spellings. */
+/* The table of tokens: id to spelling and back.  Owns the spellings.
+ * Which tokens BPE may produce and which are found in a text is kept in flags
+ * and acted on by others. */
 #ifndef FORGE_TEXT_VOCAB_H
 #define FORGE_TEXT_VOCAB_H
 

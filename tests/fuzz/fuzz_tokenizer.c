@@ -1,5 +1,6 @@
-/* Fuzz target: a tokenizer.json, or a GGUF with a vocabulary, from memory; then text and ids of
- * the input's own bytes through the tokenizer that came of it. */
+/* Fuzz target: a tokenizer.json, or a GGUF with a vocabulary, from memory; then text and
+ * ids of the input's own bytes through the tokenizer that came of it.
+ * The detokenizer's pieces must add up to the decoded whole. */
 #include <stdlib.h>
 #include <string.h>
 
