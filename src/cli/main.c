@@ -48,13 +48,14 @@ static void print_version(bool verbose)
 #define HAVE_SERVER 0
 #endif
     tool_print_libraries();
-    out_printf("built with: opencl %s, clblast %s, server %s", HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST),
-               HAVE(HAVE_SERVER));
+    out_printf("found when built, not used by this version: OpenCL %s, CLBlast %s, HTTP server %s\n",
+               HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST), HAVE(HAVE_SERVER));
+    out_puts("built with:");
 #ifdef __VERSION__
-    out_printf("; compiler %s", __VERSION__);
+    out_printf(" compiler %s", __VERSION__);
 #endif
 #ifdef __SANITIZE_ADDRESS__
-    out_puts("; address sanitizer");
+    out_puts(", address sanitizer");
 #endif
     out_puts("\n");
 #ifdef FORGE_DATADIR
