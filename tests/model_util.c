@@ -1,4 +1,6 @@
-/* See model_util.h. */
+/* A model on its instances for tests, with the simplest cache: see model_util.h.
+ * Does by hand what src/run does for the program, so that the forward pass is
+ * tested without it. */
 #include "tests/model_util.h"
 
 #include <stdlib.h>
@@ -34,7 +36,8 @@ static int make_kv(struct test_model *t, enum dtype dtype, struct err *err)
     return 0;
 }
 
-int test_model_open(struct test_model *t, const char *path, const struct test_model_options *o, struct err *err)
+int test_model_open(struct test_model *t, const char *path, const struct test_model_options *o,
+                    struct err *err)
 {
     static const struct test_model_options defaults;
     struct model_config config = {0};
@@ -42,7 +45,8 @@ int test_model_open(struct test_model *t, const char *path, const struct test_mo
     *t = (struct test_model){.n_ctx = o->n_ctx ? o->n_ctx : 384, .max_seqs = o->max_seqs ? o->max_seqs : 1};
     t->page_size = o->page_size ? o->page_size : t->n_ctx;
     t->max_pages = (t->n_ctx + t->page_size - 1) / t->page_size;
-    struct backend_params params = {.n_threads = o->n_threads ? o->n_threads : 1, .math = MATH_EXACT, .no_selftest = true};
+    struct backend_params params = {
+        .n_threads = o->n_threads ? o->n_threads : 1, .math = MATH_EXACT, .no_selftest = true};
     int rc = weights_open(&t->w, path, err);
     if (rc == 0)
         rc = config_load(&config, t->w, o->config, err);
@@ -92,7 +96,8 @@ void test_model_run(struct test_model *t, int seq, const int32_t *ids, int n, in
     ck_assert_int_le(chunk, MAX_ROWS);
     ck_assert_int_le(pos + n, t->n_ctx);
     for (int i = 0; i < n; i += chunk) {
-        struct forward_batch b = {.n_rows = n - i < chunk ? n - i : chunk, .ids = ids + i, .pos = at, .seq = zero, .n_seqs = 1};
+        struct forward_batch b = {
+            .n_rows = n - i < chunk ? n - i : chunk, .ids = ids + i, .pos = at, .seq = zero, .n_seqs = 1};
         for (int k = 0; k < b.n_rows; k++) {
             at[k] = pos + i + k;
             rows[k] = k;
@@ -102,7 +107,8 @@ void test_model_run(struct test_model *t, int seq, const int32_t *ids, int n, in
         b.want = rows;
         b.n_want = out ? b.n_rows : 0;
         ck_assert_msg(forward_run(t->f, &b, &err) == 0, "%s", err.msg);
-        int rc = out ? forward_logits(t->f, out + (size_t)i * (size_t)test_model_vocab(t), &err) : forward_wait(t->f, &err);
+        int rc = out ? forward_logits(t->f, out + (size_t)i * (size_t)test_model_vocab(t), &err)
+                     : forward_wait(t->f, &err);
         ck_assert_msg(rc == 0, "%s", err.msg);
     }
 }
@@ -113,7 +119,8 @@ void test_model_greedy(struct test_model *t, int seq, const int32_t *last, int p
     int32_t id = *last, zero = 0;
     for (int i = 0; i < n; i++) {
         int32_t at = pos + i;
-        struct forward_batch b = {.n_rows = 1, .ids = &id, .pos = &at, .seq = &zero, .n_seqs = 1, .n_want = 1, .want = &zero};
+        struct forward_batch b = {
+            .n_rows = 1, .ids = &id, .pos = &at, .seq = &zero, .n_seqs = 1, .n_want = 1, .want = &zero};
         for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
             b.pages[g] = t->pages + seq * t->max_pages;
         ck_assert_msg(forward_run(t->f, &b, &err) == 0, "%s", err.msg);

@@ -1,5 +1,6 @@
 /* A whole model for tests: weights, configuration, one or more instances, and the
- * simplest cache there is (each sequence its own run of pages). */
+ * simplest cache there is (each sequence its own run of pages).  Knows nothing of
+ * src/run. */
 #ifndef FORGE_TESTS_MODEL_UTIL_H
 #define FORGE_TESTS_MODEL_UTIL_H
 
@@ -29,11 +30,12 @@ struct test_model_options {
 };
 
 /* Weights and configuration only; 0 or the error. Closed by test_model_close. */
-int test_model_open(struct test_model *t, const char *path, const struct test_model_options *o, struct err *err);
+int test_model_open(struct test_model *t, const char *path, const struct test_model_options *o,
+                    struct err *err);
 void test_model_close(struct test_model *t);
 
-/* Logits [n, n_vocab] of every id, prefilled in pieces of `chunk` (0 = whole) from position `pos` on. Fails the
- * test on an error. `out` may be NULL: only the cache is filled. */
+/* Logits [n, n_vocab] of every id, prefilled in pieces of `chunk` (0 = whole) from position `pos` on. Fails
+ * the test on an error. `out` may be NULL: only the cache is filled. */
 void test_model_run(struct test_model *t, int seq, const int32_t *ids, int n, int pos, int chunk, float *out);
 /* n greedy ids after `last`, which stands at `pos`, one step each over the cache before it. */
 void test_model_greedy(struct test_model *t, int seq, const int32_t *last, int pos, int32_t *out, int n);

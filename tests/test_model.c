@@ -12,7 +12,8 @@
 #include "tests/model_util.h"
 #include "tests/test.h"
 
-/* One of each kind: q/k norm, window layers of two kinds, fused matrices, experts, biases, interleaved rows. */
+/* One of each kind: q/k norm, window layers of two kinds, fused matrices, experts, biases, interleaved rows.
+ */
 static const char *const files[] = {
     "golden/models/qwen3", "golden/models/gemma3", "golden/models/mistral", "golden/models/phi3", "golden/models/qwen3-moe",
     "golden/models/llama-sharded", "golden/containers/gguf/llama-q8_0.gguf", "golden/containers/gguf/wide-q4_k_mix.gguf",
@@ -53,8 +54,8 @@ static float *logits_of(const char *file, const struct test_model_options *o, in
 static void check_same(const float *a, const float *b, size_t n, const char *file, const char *how)
 {
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(memcmp(&a[i], &b[i], sizeof(float)) == 0, "%s: %s: value %zu is %.9g instead of %.9g", file, how, i, (double)b[i],
-                      (double)a[i]);
+        ck_assert_msg(memcmp(&a[i], &b[i], sizeof(float)) == 0, "%s: %s: value %zu is %.9g instead of %.9g",
+                      file, how, i, (double)b[i], (double)a[i]);
 }
 
 START_TEST(same_bits)
@@ -92,7 +93,8 @@ START_TEST(same_with_neighbours)
     int32_t ids[3][N_IDS], flat[3 * N_IDS], pos[3 * N_IDS], seq[3 * N_IDS], want[3];
     open_model(&t, files[_i], &o);
     size_t n_vocab = (size_t)test_model_vocab(&t);
-    float *alone = mem_array(N_IDS * n_vocab, sizeof(float)), *again = mem_array(N_IDS * n_vocab, sizeof(float));
+    float *alone = mem_array(N_IDS * n_vocab, sizeof(float)),
+          *again = mem_array(N_IDS * n_vocab, sizeof(float));
     float *both = mem_array(3 * n_vocab, sizeof(float));
     for (int s = 0; s < 3; s++)
         make_ids(ids[s], N_IDS, (int64_t)n_vocab, s + 1);
@@ -109,7 +111,8 @@ START_TEST(same_with_neighbours)
         }
         want[s] = n - 1;
     }
-    struct forward_batch b = {.n_rows = n, .ids = flat, .pos = pos, .seq = seq, .n_seqs = 3, .n_want = 3, .want = want};
+    struct forward_batch b = {
+        .n_rows = n, .ids = flat, .pos = pos, .seq = seq, .n_seqs = 3, .n_want = 3, .want = want};
     for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
         b.pages[g] = t.pages;
     ck_assert_msg(forward_run(t.f, &b, &err) == 0 && forward_logits(t.f, both, &err) == 0, "%s", err.msg);
@@ -130,7 +133,8 @@ START_TEST(steps_refused)
     float *logits;
     open_model(&t, files[0], NULL);
     logits = mem_array(2 * (size_t)test_model_vocab(&t), sizeof(float));
-    struct forward_batch b = {.n_rows = 2, .ids = ids, .pos = pos, .seq = seq, .n_seqs = 1, .n_want = 1, .want = want};
+    struct forward_batch b = {
+        .n_rows = 2, .ids = ids, .pos = pos, .seq = seq, .n_seqs = 1, .n_want = 1, .want = want};
     b.pages[0] = t.pages;
     struct forward_batch c = b;
     bad[0] = 3;
@@ -263,8 +267,8 @@ static void write_file(const char *dir, const char *name, const char *text, size
     free(path);
 }
 
-/* A copy of golden/models/qwen3 with one replacement in the header of its weights (the same number of bytes) or in
- * its config.json; returns the folder. */
+/* A copy of golden/models/qwen3 with one replacement in the header of its weights (the same number of bytes)
+ * or in its config.json; returns the folder. */
 static const char *changed(const char *in, const char *from, const char *to)
 {
     static char dir[4096];
@@ -299,17 +303,42 @@ static const char *changed(const char *in, const char *from, const char *to)
 
 START_TEST(binding_refused)
 {
-    static const struct { const char *file, *from, *to, *words[4]; } rows[] = {
-        {"model.safetensors", "layers.1.self_attn.k_norm", "layers.1.self_attn.x_norm", {"model.layers.1.self_attn.k_norm.weight"}},
+    static const struct { const char *file, *from, *to, *words[4];
+    } rows[] = {
+        {"model.safetensors",
+         "layers.1.self_attn.k_norm",
+         "layers.1.self_attn.x_norm",
+         {"model.layers.1.self_attn.k_norm.weight"}},
         {"model.safetensors", "model.norm.weight", "model.mroN.weight", {"model.norm.weight"}},
-        {"config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2", {"model.layers.2.", "no place", "qwen3"}},
-        {"config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4", {"model.layers.3.", "4 layers"}},
-        {"config.json", "\"hidden_size\": 64", "\"hidden_size\": 32", {"embed_tokens", "[640, 64]", "[640, 32]", "d_model"}},
-        {"config.json", "\"intermediate_size\": 96", "\"intermediate_size\": 80", {"gate_proj", "[96, 64]", "[80, 64]", "n_ff"}},
-        {"config.json", "\"head_dim\": 32", "\"head_dim\": 16", {"q_proj", "[128, 64]", "[64, 64]", "n_heads * head_dim"}},
+        {"config.json",
+         "\"num_hidden_layers\": 3",
+         "\"num_hidden_layers\": 2",
+         {"model.layers.2.", "no place", "qwen3"}},
+        {"config.json",
+         "\"num_hidden_layers\": 3",
+         "\"num_hidden_layers\": 4",
+         {"model.layers.3.", "4 layers"}},
+        {"config.json",
+         "\"hidden_size\": 64",
+         "\"hidden_size\": 32",
+         {"embed_tokens", "[640, 64]", "[640, 32]", "d_model"}},
+        {"config.json",
+         "\"intermediate_size\": 96",
+         "\"intermediate_size\": 80",
+         {"gate_proj", "[96, 64]", "[80, 64]", "n_ff"}},
+        {"config.json",
+         "\"head_dim\": 32",
+         "\"head_dim\": 16",
+         {"q_proj", "[128, 64]", "[64, 64]", "n_heads * head_dim"}},
         {"config.json", "\"vocab_size\": 640", "\"vocab_size\": 641", {"embed_tokens", "n_vocab"}},
-        {"config.json", "\"attention_bias\": false", "\"attention_bias\": true", {"model.layers.0.self_attn.q_proj.bias"}},
-        {"config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", {"lm_head.weight"}},
+        {"config.json",
+         "\"attention_bias\": false",
+         "\"attention_bias\": true",
+         {"model.layers.0.self_attn.q_proj.bias"}},
+        {"config.json",
+         "\"tie_word_embeddings\": true",
+         "\"tie_word_embeddings\": false",
+         {"lm_head.weight"}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct test_model t;
@@ -318,7 +347,8 @@ START_TEST(binding_refused)
         ck_assert_msg(test_model_open(&t, dir, NULL, &err) < 0, "row %zu was accepted", i);
         ck_assert_msg(strstr(err.msg, dir) != NULL, "row %zu names no file: %s", i, err.msg);
         for (int k = 0; k < 4 && rows[i].words[k]; k++)
-            ck_assert_msg(strstr(err.msg, rows[i].words[k]) != NULL, "row %zu does not say %s: %s", i, rows[i].words[k], err.msg);
+            ck_assert_msg(strstr(err.msg, rows[i].words[k]) != NULL, "row %zu does not say %s: %s", i,
+                          rows[i].words[k], err.msg);
         test_model_close(&t);
     }
 }
@@ -337,7 +367,8 @@ START_TEST(binding_passes_over)
         open_model(&t, files[0], NULL);
         test_model_close(&t);
         struct err err = {0};
-        ck_assert_msg(test_model_open(&t, changed("config.json", rows[i].from, rows[i].to), NULL, &err) == 0, "%s", err.msg);
+        ck_assert_msg(test_model_open(&t, changed("config.json", rows[i].from, rows[i].to), NULL, &err) == 0,
+                      "%s", err.msg);
         test_model_close(&t);
     }
 }
@@ -365,7 +396,8 @@ START_TEST(extra_refused)
         }
         ck_assert_msg(rc < 0, "%s was accepted", path);
         for (const cJSON *word = words->child; word; word = word->next)
-            ck_assert_msg(strstr(err.msg, word->valuestring) != NULL, "%s does not say %s: %s", path, word->valuestring, err.msg);
+            ck_assert_msg(strstr(err.msg, word->valuestring) != NULL, "%s does not say %s: %s", path,
+                          word->valuestring, err.msg);
         test_model_close(&t);
         n++;
     }

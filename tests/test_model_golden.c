@@ -1,5 +1,6 @@
-/* Whole models against an independent implementation: golden/models and
- * golden/containers, on ref and on cpu, within the bounds of golden/README.md. */
+/* Whole models against an independent implementation: golden/models,
+ * golden/containers and golden/extra, on ref and on cpu, within the bounds of
+ * golden/README.md: logits, log-probabilities, hidden states, greedy ids. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,30 +71,33 @@ static int32_t argmax(const float *x, size_t n)
 }
 
 /* The prompt in one piece, then the greedy ids over the cache that it left. */
-static void check_prompt(struct test_model *t, const struct golden_case *c, const cJSON *p, const double *want, size_t at)
+static void check_prompt(struct test_model *t, const struct golden_case *c, const cJSON *p,
+                         const double *want, size_t at)
 {
     size_t n, n_lp = 0, n_greedy, n_vocab = (size_t)test_model_vocab(t);
-    int32_t *ids = test_ids(json_get(p, "ids"), &n), *greedy = test_ids(json_get(p, "greedy"), &n_greedy), got[64];
+    int32_t *ids = test_ids(json_get(p, "ids"), &n), *greedy = test_ids(json_get(p, "greedy"), &n_greedy),
+            got[64];
     float *logits = mem_array(n * n_vocab, sizeof(float));
     double bound = fmax(5e-4, 8 * get(p, "max_abs_diff_f64"));
     test_model_run(t, 0, ids, (int)n, 0, 0, logits);
     for (size_t i = 0; i < n_vocab; i++) {
         double d = fabs((double)logits[(n - 1) * n_vocab + i] - want[i]);
-        ck_assert_msg(d <= bound, "%s on %s: prompt %zu, logit %zu: %g instead of %g, bound %g", c->file, c->device, at, i,
-                      (double)logits[(n - 1) * n_vocab + i], want[i], bound);
+        ck_assert_msg(d <= bound, "%s on %s: prompt %zu, logit %zu: %g instead of %g, bound %g", c->file,
+                      c->device, at, i, (double)logits[(n - 1) * n_vocab + i], want[i], bound);
     }
     const cJSON *lps = json_get(p, "logprobs");
     for (const cJSON *lp = lps ? lps->child : NULL; lp; lp = lp->next, n_lp++) {
         double v = logprob(logits + n_lp * n_vocab, n_vocab, ids[n_lp + 1]);
-        ck_assert_msg(fabs(v - lp->valuedouble) <= 1e-4, "%s on %s: prompt %zu, logprob %zu: %g instead of %g", c->file, c->device, at,
-                      n_lp, v, lp->valuedouble);
+        ck_assert_msg(fabs(v - lp->valuedouble) <= 1e-4,
+                      "%s on %s: prompt %zu, logprob %zu: %g instead of %g", c->file, c->device, at, n_lp, v,
+                      lp->valuedouble);
     }
     ck_assert_uint_eq(n_lp, n - 1);
     got[0] = argmax(logits + (n - 1) * n_vocab, n_vocab);
     test_model_greedy(t, 0, &got[0], (int)n, got + 1, (int)n_greedy - 1);
     for (size_t i = 0; i < n_greedy; i++)
-        ck_assert_msg(got[i] == greedy[i], "%s on %s: prompt %zu, greedy step %zu: %d instead of %d", c->file, c->device, at, i, got[i],
-                      greedy[i]);
+        ck_assert_msg(got[i] == greedy[i], "%s on %s: prompt %zu, greedy step %zu: %d instead of %d", c->file,
+                      c->device, at, i, got[i], greedy[i]);
     free(logits);
     free(ids);
     free(greedy);
@@ -114,8 +118,9 @@ static void check_trace(struct test_model *t, const struct golden_case *c, const
     test_model_run(t, 0, ids, (int)n, 0, 0, NULL);
     forward_trace(t->f, NULL);
     for (size_t i = 0; i < want.n; i++)
-        ck_assert_msg(fabs((double)got[i] - (double)want.f[i]) <= bound, "%s on %s: hidden row %zu, value %zu: %g instead of %g", c->file,
-                      c->device, i / d, i % d, (double)got[i], (double)want.f[i]);
+        ck_assert_msg(fabs((double)got[i] - (double)want.f[i]) <= bound,
+                      "%s on %s: hidden row %zu, value %zu: %g instead of %g", c->file, c->device, i / d,
+                      i % d, (double)got[i], (double)want.f[i]);
     free(got);
     free(ids);
     test_npy_free(&want);
@@ -169,7 +174,8 @@ static bool add_index(const char *name, bool below_expected)
 
 int main(void)
 {
-    static const char *const models[] = {"gemma3", "llama", "llama-sharded", "llama3-rope", "mistral", "phi3", "qwen2", "qwen3",
+    static const char *const models[] = {"gemma3",    "llama",        "llama-sharded", "llama3-rope",
+                                         "mistral",   "phi3",         "qwen2",         "qwen3",
                                          "qwen3-moe", "qwen3-untied", "smollm"};
     char file[64], expected[64];
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {

@@ -14,8 +14,9 @@ static const char *const keys_gemma3[] = {
     "attention_bias", "final_logit_softcapping", "hidden_activation", "query_pre_attn_scalar",
     "rope_local_base_freq", "sliding_window", "sliding_window_pattern", "_sliding_window_pattern", NULL};
 static const char *const keys_qwen3_moe[] = {
-    "attention_bias", "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "norm_topk_prob", "num_experts",
-    "num_local_experts", "num_experts_per_tok", "sliding_window", "use_sliding_window", "max_window_layers", NULL};
+    "attention_bias", "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size",
+    "norm_topk_prob", "num_experts", "num_local_experts", "num_experts_per_tok", "sliding_window",
+    "use_sliding_window", "max_window_layers", NULL};
 
 static const struct role_name gemma3_hf[] = {
     {ROLE_POST_ATTN_NORM, "post_attention_layernorm.weight"},

@@ -42,7 +42,8 @@ enum window_rule {
     WINDOW_PATTERN     /* all but every n-th layer, those with their own rope base */
 };
 
-/* Values of keys that a config.json may leave out: those of its own configuration class. 0 = must be given. */
+/* Values of keys that a config.json may leave out: those of its own configuration class. 0 = must be given.
+ */
 struct arch_defaults {
     int64_t n_vocab, n_heads, n_kv_heads, head_dim, n_ctx, window, pattern;
     double eps, theta, theta_local, query_scalar;
@@ -95,6 +96,7 @@ bool names_detect(struct names *n, const struct weights *w, const struct arch *a
  * has no such tensor. */
 bool names_make(const struct names *n, enum role role, int64_t layer, int64_t expert, char *out, size_t size);
 bool names_merged_experts(const struct names *n); /* one 3-D tensor for all experts of a layer */
-const struct weight *names_find(const struct names *n, const struct weights *w, enum role role, int64_t layer, int64_t expert);
+const struct weight *names_find(const struct names *n, const struct weights *w, enum role role, int64_t layer,
+                                int64_t expert);
 
 #endif

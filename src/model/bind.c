@@ -74,9 +74,9 @@ struct binder {
 
 static unsigned layer_has(const struct model_config *c, int64_t l)
 {
-    return (c->arch->fused ? HAS_FUSED : HAS_SEPARATE) | (c->qkv_bias ? HAS_QKV_BIAS : 0) | (c->o_bias ? HAS_O_BIAS : 0) |
-           (c->qk_norm ? HAS_QK_NORM : 0) | (c->post_norms ? HAS_POST : 0) | (c->mlp_bias ? HAS_MLP_BIAS : 0) |
-           (c->layers[l].moe ? HAS_MOE : HAS_DENSE);
+    return (c->arch->fused ? HAS_FUSED : HAS_SEPARATE) | (c->qkv_bias ? HAS_QKV_BIAS : 0) |
+           (c->o_bias ? HAS_O_BIAS : 0) | (c->qk_norm ? HAS_QK_NORM : 0) | (c->post_norms ? HAS_POST : 0) |
+           (c->mlp_bias ? HAS_MLP_BIAS : 0) | (c->layers[l].moe ? HAS_MOE : HAS_DENSE);
 }
 
 /* ---- finding and checking ---- */
@@ -90,30 +90,35 @@ static void put_shape(char *out, size_t size, const int64_t *shape, int n)
         snprintf(out + at, size - at, "]");
 }
 
-static int wrong_shape(const struct binder *b, const struct weight *t, enum role role, const int64_t *want, int n)
+static int wrong_shape(const struct binder *b, const struct weight *t, enum role role, const int64_t *want,
+                       int n)
 {
     char have[200], need[200], what[200] = "";
     put_shape(have, sizeof(have), t->shape, t->n_dims);
     put_shape(need, sizeof(need), want, n);
     if (roles[role].rows != DIM_ONE)
         snprintf(what, sizeof(what), "%s, ", dim_names[roles[role].rows]);
-    return err_set(b->err, ERR_FORMAT, "%s: tensor %s is %s, but the configuration's sizes make it %s = [%s%s%s]",
-                   weights_path(b->w), t->name, have, need, n == 3 ? "n_experts, " : "", what, dim_names[roles[role].cols]);
+    return err_set(b->err, ERR_FORMAT,
+                   "%s: tensor %s is %s, but the configuration's sizes make it %s = [%s%s%s]",
+                   weights_path(b->w), t->name, have, need, n == 3 ? "n_experts, " : "", what,
+                   dim_names[roles[role].cols]);
 }
 
 /* The tensor of a role with the shape that the configuration gives it; NULL with the error set. */
-static const struct weight *find(const struct binder *b, enum role role, int64_t layer, int64_t expert, bool merged)
+static const struct weight *find(const struct binder *b, enum role role, int64_t layer, int64_t expert,
+                                 bool merged)
 {
     char name[160];
     if (!names_make(&b->names, role, layer, expert, name, sizeof(name))) {
-        err_set(b->err, ERR_UNSUPPORTED, "%s: a %s with these options has no such names of tensors", weights_path(b->w),
-                b->m->config.arch->name);
+        err_set(b->err, ERR_UNSUPPORTED, "%s: a %s with these options has no such names of tensors",
+                weights_path(b->w), b->m->config.arch->name);
         return NULL;
     }
     const struct weight *t = weights_find(b->w, name);
     if (!t) {
-        err_set(b->err, ERR_FORMAT, "%s: no tensor %s, which the configuration (%s, %" PRId64 " layers) needs", weights_path(b->w),
-                name, b->m->config.arch->name, b->m->config.n_layers);
+        err_set(b->err, ERR_FORMAT,
+                "%s: no tensor %s, which the configuration (%s, %" PRId64 " layers) needs",
+                weights_path(b->w), name, b->m->config.arch->name, b->m->config.n_layers);
         return NULL;
     }
     int64_t want[3] = {b->dims[DIM_EXPERTS], b->dims[roles[role].rows], b->dims[roles[role].cols]};
@@ -123,15 +128,15 @@ static const struct weight *find(const struct binder *b, enum role role, int64_t
         return NULL;
     }
     if (!dtype_runnable(t->dtype)) {
-        err_set(b->err, ERR_UNSUPPORTED, "%s: tensor %s has type %s, which cannot be run", weights_path(b->w), t->name,
-                dtype_info(t->dtype)->name);
+        err_set(b->err, ERR_UNSUPPORTED, "%s: tensor %s has type %s, which cannot be run", weights_path(b->w),
+                t->name, dtype_info(t->dtype)->name);
         return NULL;
     }
     return t;
 }
 
-static int add(const struct binder *b, struct tensor *dst, struct backend *be, const struct weight *t, int64_t first, int64_t rows,
-               bool vector)
+static int add(const struct binder *b, struct tensor *dst, struct backend *be, const struct weight *t,
+               int64_t first, int64_t rows, bool vector)
 {
     struct bind_plan *p = b->plan;
     struct bind_item *grown = mem_grow(p->items, &p->cap, p->n + 1, sizeof(*p->items));
@@ -144,14 +149,16 @@ static int add(const struct binder *b, struct tensor *dst, struct backend *be, c
 
 /* ---- roles ---- */
 
-static int add_whole(const struct binder *b, enum role role, int64_t l, struct tensor *dst, struct backend *be)
+static int add_whole(const struct binder *b, enum role role, int64_t l, struct tensor *dst,
+                     struct backend *be)
 {
     const struct weight *t = find(b, role, l, 0, false);
     return t ? add(b, dst, be, t, 0, b->dims[roles[role].rows], roles[role].rows == DIM_ONE) : b->err->code;
 }
 
 /* Parts of one matrix, one after the other. */
-static int add_parts(const struct binder *b, enum role role, int64_t l, struct tensor *const *dst, const enum dim *rows, int n)
+static int add_parts(const struct binder *b, enum role role, int64_t l, struct tensor *const *dst,
+                     const enum dim *rows, int n)
 {
     const struct weight *t = find(b, role, l, 0, false);
     int rc = t ? 0 : b->err->code;
@@ -170,7 +177,8 @@ static int add_experts(const struct binder *b, enum role role, int64_t l, struct
         return err_set(b->err, ERR_NOMEM, "%s: no memory for %" PRId64 " experts", weights_path(b->w), n);
     for (int64_t e = 0; e < n; e++) {
         const struct weight *t = find(b, role, l, e, merged);
-        int rc = t ? add(b, &(*list)[e], b->m->layers[l].be, t, merged ? e * rows : 0, rows, false) : b->err->code;
+        int rc =
+            t ? add(b, &(*list)[e], b->m->layers[l].be, t, merged ? e * rows : 0, rows, false) : b->err->code;
         if (rc)
             return rc;
     }
@@ -180,7 +188,8 @@ static int add_experts(const struct binder *b, enum role role, int64_t l, struct
 static int bind_layer(const struct binder *b, int64_t l)
 {
     struct layer *layer = &b->m->layers[l];
-    struct tensor *const qkv[] = {&layer->q, &layer->k, &layer->v}, *const gate_up[] = {&layer->gate, &layer->up};
+    struct tensor *const qkv[] = {&layer->q, &layer->k, &layer->v}, *const gate_up[] = {&layer->gate,
+                                                                                        &layer->up};
     static const enum dim qkv_rows[] = {DIM_Q, DIM_KV, DIM_KV}, gate_up_rows[] = {DIM_FF, DIM_FF};
     unsigned has = layer_has(&b->m->config, l);
     int rc = 0;
@@ -219,7 +228,8 @@ static int bind_ends(const struct binder *b)
 
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t)*(const struct weight *const *)a, y = (uintptr_t)*(const struct weight *const *)b;
+    uintptr_t x = (uintptr_t) * (const struct weight *const *)a,
+              y = (uintptr_t) * (const struct weight *const *)b;
     return (x > y) - (x < y);
 }
 
@@ -227,8 +237,10 @@ static int by_address(const void *a, const void *b)
  * wrapper, scalars, empty ones, and integers (counters, position lists). */
 static bool harmless(const struct binder *b, const struct weight *t)
 {
-    static const char *const halves[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
-    if (t->n_dims == 0 || weight_elems(t) == 0 || strstr(t->name, "rotary_emb.inv_freq") || strcmp(t->name, "rope_freqs.weight") == 0)
+    static const char *const halves[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                         "model.multi_modal_projector."};
+    if (t->n_dims == 0 || weight_elems(t) == 0 || strstr(t->name, "rotary_emb.inv_freq") ||
+        strcmp(t->name, "rope_freqs.weight") == 0)
         return true;
     for (size_t i = 0; b->m->config.arch->wrap_class && i < sizeof(halves) / sizeof(halves[0]); i++)
         if (strncmp(t->name, halves[i], strlen(halves[i])) == 0)
@@ -257,19 +269,33 @@ static int check_leftovers(const struct binder *b)
         return 0;
     char shape[200];
     put_shape(shape, sizeof(shape), left->shape, left->n_dims);
-    return err_set(b->err, ERR_UNSUPPORTED, "%s: tensor %s %s has no place in a %s of %" PRId64 " layers as the configuration "
-                   "describes it (%zu such tensor%s); running without it would give other results", weights_path(b->w), left->name,
-                   shape, b->m->config.arch->name, b->m->config.n_layers, n_left, n_left == 1 ? "" : "s");
+    return err_set(b->err, ERR_UNSUPPORTED,
+                   "%s: tensor %s %s has no place in a %s of %" PRId64 " layers as the configuration "
+                   "describes it (%zu such tensor%s); running without it would give other results",
+                   weights_path(b->w), left->name, shape, b->m->config.arch->name, b->m->config.n_layers,
+                   n_left, n_left == 1 ? "" : "s");
 }
 
 int bind_make(struct bind_plan *p, struct model *m, const struct weights *w, struct err *err)
 {
     const struct model_config *c = &m->config;
     struct err local = {0};
-    struct binder b = {p, m, w, {0}, {
-        [DIM_ONE] = 1, [DIM_D] = c->d_model, [DIM_Q] = c->n_heads * c->head_dim, [DIM_KV] = c->n_kv_heads * c->head_dim,
-        [DIM_QKV] = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, [DIM_HEAD] = c->head_dim, [DIM_FF] = c->n_ff,
-        [DIM_2FF] = 2 * c->n_ff, [DIM_VOCAB] = c->n_vocab, [DIM_EXPERTS] = c->n_experts, [DIM_FFE] = c->n_ff_expert}, &local};
+    struct binder b = {p,
+                       m,
+                       w,
+                       {0},
+                       {[DIM_ONE] = 1,
+                        [DIM_D] = c->d_model,
+                        [DIM_Q] = c->n_heads * c->head_dim,
+                        [DIM_KV] = c->n_kv_heads * c->head_dim,
+                        [DIM_QKV] = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim,
+                        [DIM_HEAD] = c->head_dim,
+                        [DIM_FF] = c->n_ff,
+                        [DIM_2FF] = 2 * c->n_ff,
+                        [DIM_VOCAB] = c->n_vocab,
+                        [DIM_EXPERTS] = c->n_experts,
+                        [DIM_FFE] = c->n_ff_expert},
+                       &local};
     *p = (struct bind_plan){0};
     names_detect(&b.names, w, c->arch);
     int rc = bind_ends(&b);
@@ -291,7 +317,8 @@ void bind_free(struct bind_plan *p)
 /* ---- importing ---- */
 
 /* Norms and biases are small: f32 copies, whatever the file has. */
-static int import_vector(const struct bind_item *it, struct tensor *out, const struct weights *w, struct err *err)
+static int import_vector(const struct bind_item *it, struct tensor *out, const struct weights *w,
+                         struct err *err)
 {
     float *x = mem_array((size_t)it->cols, sizeof(float));
     if (!x)
@@ -304,13 +331,14 @@ static int import_vector(const struct bind_item *it, struct tensor *out, const s
     return rc;
 }
 
-static int import_matrix(const struct bind_item *it, struct tensor *out, const struct weights *w, struct err *err)
+static int import_matrix(const struct bind_item *it, struct tensor *out, const struct weights *w,
+                         struct err *err)
 {
     size_t row = 0, skip = 0, file_size = 0;
     const struct weight *t = it->src;
     if (!dtype_row_size(t->dtype, it->cols, &row) || !mem_mul(row, (size_t)it->first, &skip))
-        return err_set(err, ERR_FORMAT, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s", weights_path(w), t->name,
-                       it->cols, dtype_info(t->dtype)->name);
+        return err_set(err, ERR_FORMAT, "%s: tensor %s: rows of %" PRId64 " values are no whole blocks of %s",
+                       weights_path(w), t->name, it->cols, dtype_info(t->dtype)->name);
     const uint8_t *file = t->copied ? NULL : weights_file_data(w, t->file, &file_size);
     struct host_matrix h = {t->name, t->dtype, it->rows, it->cols, t->data + skip, file, file_size};
     return op_import(it->be, out, &h, err);

@@ -1,4 +1,6 @@
-/* Between model.c and bind.c: the list of what must be imported where. */
+/* Between model.c and bind.c: the list of what must be imported where.
+ * bind.c makes it from names and shapes; model.c carries it out, with progress.
+ * Nothing outside of src/model sees it. */
 #ifndef FORGE_MODEL_BIND_H
 #define FORGE_MODEL_BIND_H
 

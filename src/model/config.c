@@ -22,11 +22,13 @@ static const struct {
 } sizes[] = {
     {"d_model (hidden_size, embedding_length)", offsetof(struct model_config, d_model), 1 << 20},
     {"n_heads (num_attention_heads, attention.head_count)", offsetof(struct model_config, n_heads), 1 << 14},
-    {"n_kv_heads (num_key_value_heads, attention.head_count_kv)", offsetof(struct model_config, n_kv_heads), 1 << 14},
+    {"n_kv_heads (num_key_value_heads, attention.head_count_kv)", offsetof(struct model_config, n_kv_heads),
+     1 << 14},
     {"head_dim (attention.key_length)", offsetof(struct model_config, head_dim), 1 << 14},
     {"n_ff (intermediate_size, feed_forward_length)", offsetof(struct model_config, n_ff), 1 << 24},
     {"n_vocab (vocab_size)", offsetof(struct model_config, n_vocab), 1 << 26},
-    {"n_ctx_max (max_position_embeddings, context_length)", offsetof(struct model_config, n_ctx_max), INT32_MAX},
+    {"n_ctx_max (max_position_embeddings, context_length)", offsetof(struct model_config, n_ctx_max),
+     INT32_MAX},
 };
 
 void config_start(struct model_config *c, const struct arch *arch)
@@ -54,10 +56,12 @@ void config_fini(struct model_config *c)
     *c = (struct model_config){0};
 }
 
-int config_layers(struct model_config *c, int64_t n_layers, const char *where, const char *key, struct err *err)
+int config_layers(struct model_config *c, int64_t n_layers, const char *where, const char *key,
+                  struct err *err)
 {
     if (n_layers < 1 || n_layers > CONFIG_LAYERS_MAX)
-        return err_set(err, ERR_FORMAT, "%s: %s is %" PRId64 ", allowed are 1 to %d", where, key, n_layers, CONFIG_LAYERS_MAX);
+        return err_set(err, ERR_FORMAT, "%s: %s is %" PRId64 ", allowed are 1 to %d", where, key, n_layers,
+                       CONFIG_LAYERS_MAX);
     free(c->layers);
     c->layers = mem_array((size_t)n_layers, sizeof(*c->layers));
     if (!c->layers)
@@ -84,24 +88,28 @@ static int check_sizes(const struct model_config *c, const char *where, struct e
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         int64_t v = *(const int64_t *)(const void *)((const char *)c + sizes[i].off);
         if (v < 1 || v > sizes[i].max)
-            return err_set(err, ERR_FORMAT, "%s: %s is %" PRId64 ", allowed are 1 to %" PRId64, where, sizes[i].name, v, sizes[i].max);
+            return err_set(err, ERR_FORMAT, "%s: %s is %" PRId64 ", allowed are 1 to %" PRId64, where,
+                           sizes[i].name, v, sizes[i].max);
     }
     if (c->n_heads % c->n_kv_heads != 0)
         return err_set(err, ERR_FORMAT, "%s: n_heads %" PRId64 " is no multiple of n_kv_heads %" PRId64
                        " (num_key_value_heads, attention.head_count_kv)", where, c->n_heads, c->n_kv_heads);
     if (c->n_heads * c->head_dim > 1 << 24)
-        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " heads of %" PRId64 " values: more than 2^24", where, c->n_heads, c->head_dim);
+        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " heads of %" PRId64 " values: more than 2^24", where,
+                       c->n_heads, c->head_dim);
     if (c->n_rot < 2 || c->n_rot % 2 != 0 || c->n_rot > c->head_dim)
         return err_set(err, ERR_FORMAT, "%s: %" PRId64 " rotated values of a head_dim of %" PRId64
                        ": an even number from 2 to head_dim is needed", where, c->n_rot, c->head_dim);
     if (!(c->rms_eps >= 0 && c->rms_eps < 1))
-        return err_set(err, ERR_FORMAT, "%s: the norms' epsilon is %g, allowed are 0 to 1", where, (double)c->rms_eps);
+        return err_set(err, ERR_FORMAT, "%s: the norms' epsilon is %g, allowed are 0 to 1", where,
+                       (double)c->rms_eps);
     if (!(c->attn_scale > 0 && c->attn_scale <= 1e6F) || !(c->embed_scale > 0 && c->embed_scale <= 1e6F))
-        return err_set(err, ERR_FORMAT, "%s: attention scale %g, embedding scale %g: out of range", where, (double)c->attn_scale,
-                       (double)c->embed_scale);
-    if (!(c->attn_softcap >= 0 && c->attn_softcap < 1e9F) || !(c->logit_softcap >= 0 && c->logit_softcap < 1e9F))
-        return err_set(err, ERR_FORMAT, "%s: soft caps %g (attention), %g (logits): out of range", where, (double)c->attn_softcap,
-                       (double)c->logit_softcap);
+        return err_set(err, ERR_FORMAT, "%s: attention scale %g, embedding scale %g: out of range", where,
+                       (double)c->attn_scale, (double)c->embed_scale);
+    if (!(c->attn_softcap >= 0 && c->attn_softcap < 1e9F) ||
+        !(c->logit_softcap >= 0 && c->logit_softcap < 1e9F))
+        return err_set(err, ERR_FORMAT, "%s: soft caps %g (attention), %g (logits): out of range", where,
+                       (double)c->attn_softcap, (double)c->logit_softcap);
     return 0;
 }
 
@@ -112,11 +120,14 @@ static int check_experts(const struct model_config *c, const char *where, struct
         any = any || c->layers[l].moe;
     if (!any)
         return 0;
-    if (c->n_experts < 1 || c->n_experts > 4096 || c->n_experts_used < 1 || c->n_experts_used > c->n_experts ||
-        c->n_ff_expert < 1 || c->n_ff_expert > 1 << 24)
-        return err_set(err, ERR_FORMAT, "%s: %" PRId64 " of %" PRId64 " experts of size %" PRId64 " used a token: out of range "
-                       "(num_experts_per_tok, num_experts, moe_intermediate_size; expert_used_count, expert_count, "
-                       "expert_feed_forward_length)", where, c->n_experts_used, c->n_experts, c->n_ff_expert);
+    if (c->n_experts < 1 || c->n_experts > 4096 || c->n_experts_used < 1 ||
+        c->n_experts_used > c->n_experts || c->n_ff_expert < 1 || c->n_ff_expert > 1 << 24)
+        return err_set(
+            err, ERR_FORMAT,
+            "%s: %" PRId64 " of %" PRId64 " experts of size %" PRId64 " used a token: out of range "
+            "(num_experts_per_tok, num_experts, moe_intermediate_size; expert_used_count, expert_count, "
+            "expert_feed_forward_length)",
+            where, c->n_experts_used, c->n_experts, c->n_ff_expert);
     return 0;
 }
 
@@ -132,14 +143,16 @@ static int check_rope(const struct rope_config *r, const char *where, struct err
     if (r->type != ROPE_DEFAULT && !positive(r->factor, 1e6))
         return err_set(err, ERR_FORMAT, "%s: rope scaling: factor is %g", where, r->factor);
     if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && (r->orig_ctx < 1 || r->orig_ctx > INT32_MAX))
-        return err_set(err, ERR_FORMAT, "%s: rope scaling: the original context is %" PRId64, where, r->orig_ctx);
+        return err_set(err, ERR_FORMAT, "%s: rope scaling: the original context is %" PRId64, where,
+                       r->orig_ctx);
     if (r->type == ROPE_LLAMA3 && !(positive(r->low_freq_factor, 1e6) && positive(r->high_freq_factor, 1e6) &&
                                     r->low_freq_factor < r->high_freq_factor))
-        return err_set(err, ERR_FORMAT, "%s: rope scaling: low_freq_factor %g, high_freq_factor %g", where, r->low_freq_factor,
-                       r->high_freq_factor);
-    if (r->type == ROPE_YARN && !(positive(r->beta_fast, 1e6) && positive(r->beta_slow, 1e6) && positive(r->attention_factor, 1e6)))
-        return err_set(err, ERR_FORMAT, "%s: rope scaling: beta_fast %g, beta_slow %g, attention_factor %g", where, r->beta_fast,
-                       r->beta_slow, r->attention_factor);
+        return err_set(err, ERR_FORMAT, "%s: rope scaling: low_freq_factor %g, high_freq_factor %g", where,
+                       r->low_freq_factor, r->high_freq_factor);
+    if (r->type == ROPE_YARN &&
+        !(positive(r->beta_fast, 1e6) && positive(r->beta_slow, 1e6) && positive(r->attention_factor, 1e6)))
+        return err_set(err, ERR_FORMAT, "%s: rope scaling: beta_fast %g, beta_slow %g, attention_factor %g",
+                       where, r->beta_fast, r->beta_slow, r->attention_factor);
     return 0;
 }
 
@@ -152,9 +165,11 @@ static int group_layers(struct model_config *c, const char *where, struct err *e
         while (g < c->n_groups && c->groups[g].window != c->layers[l].window)
             g++;
         if (g == CONFIG_KV_GROUPS_MAX)
-            return err_set(err, ERR_UNSUPPORTED, "%s: more than %d different attention windows", where, CONFIG_KV_GROUPS_MAX);
+            return err_set(err, ERR_UNSUPPORTED, "%s: more than %d different attention windows", where,
+                           CONFIG_KV_GROUPS_MAX);
         if (g == c->n_groups)
-            c->groups[c->n_groups++] = (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
+            c->groups[c->n_groups++] =
+                (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
         c->groups[g].n_layers++;
         c->layers[l].kv_group = g;
     }
@@ -184,9 +199,10 @@ static int settle_head(struct model_config *c, const struct weights *w, struct e
     if (!head && !c->tied) {
         char name[160];
         names_make(&n, ROLE_HEAD, 0, 0, name, sizeof(name));
-        return err_set(err, ERR_FORMAT, "%s: no tensor %s, and the configuration does not tie the head to the embedding "
-                       "(tie_word_embeddings is false, or absent with false as the default of %s)", weights_path(w), name,
-                       c->arch->name);
+        return err_set(err, ERR_FORMAT,
+                       "%s: no tensor %s, and the configuration does not tie the head to the embedding "
+                       "(tie_word_embeddings is false, or absent with false as the default of %s)",
+                       weights_path(w), name, c->arch->name);
     }
     c->tied = !head;
     return 0;
@@ -223,8 +239,10 @@ static int load_beside(struct model_config *c, const struct weights *w, struct e
     else if (names_detect(&n, w, NULL) && n.naming == NAMING_BOOK)
         rc = config_from_shapes(c, w, err);
     else
-        rc = err_set(err, ERR_ARG, "%s: no config.json beside the weights, and their names alone do not tell the model; "
-                     "give one with --config", weights_path(w));
+        rc = err_set(err, ERR_ARG,
+                     "%s: no config.json beside the weights, and their names alone do not tell the model; "
+                     "give one with --config",
+                     weights_path(w));
     free(path);
     return rc;
 }
@@ -240,7 +258,9 @@ static void name_from_path(struct model_config *c, const struct weights *w)
 int config_load(struct model_config *c, const struct weights *w, const char *config, struct err *err)
 {
     *c = (struct model_config){0};
-    int rc = weights_gguf(w) ? config_from_gguf(c, w, err) : config ? load_named(c, config, err) : load_beside(c, w, err);
+    int rc = weights_gguf(w) ? config_from_gguf(c, w, err)
+             : config        ? load_named(c, config, err)
+                             : load_beside(c, w, err);
     if (rc == 0)
         rc = settle_head(c, w, err);
     if (rc == 0)

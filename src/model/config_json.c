@@ -14,9 +14,11 @@
 
 /* Read by the code below for every architecture. */
 static const char *const common_keys[] = {
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "vocab_size", "max_position_embeddings", "original_max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling",
-    "rope_parameters", "hidden_act", "tie_word_embeddings", "layer_types", "bos_token_id", "eos_token_id", NULL};
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings",
+    "original_max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling",
+    "rope_parameters", "hidden_act", "tie_word_embeddings", "layer_types", "bos_token_id",
+    "eos_token_id", NULL};
 static const char *const wrapper_keys[] = {"text_config", "tie_word_embeddings", "bos_token_id", "eos_token_id", NULL};
 
 static const struct { const char *name; enum op_act act; } acts[] = {
@@ -35,7 +37,8 @@ static bool in_list(const char *const *list, const char *key)
 static bool neutral(const cJSON *item)
 {
     if (cJSON_IsNumber(item))
-        return item->valuedouble == 0 || (item->valuedouble == 1 && config_key_factor(item->string, strlen(item->string)));
+        return item->valuedouble == 0 ||
+               (item->valuedouble == 1 && config_key_factor(item->string, strlen(item->string)));
     if (cJSON_IsString(item))
         return item->valuestring[0] == '\0' || strcmp(item->valuestring, "none") == 0;
     if (cJSON_IsArray(item) || cJSON_IsObject(item))
@@ -43,7 +46,8 @@ static bool neutral(const cJSON *item)
     return !cJSON_IsTrue(item);
 }
 
-int json_check_keys(const struct json_reader *r, const cJSON *o, const char *const *a, const char *const *b, bool strict)
+int json_check_keys(const struct json_reader *r, const cJSON *o, const char *const *a, const char *const *b,
+                    bool strict)
 {
     for (const cJSON *item = o->child; item; item = item->next) {
         size_t len = strlen(item->string);
@@ -53,9 +57,10 @@ int json_check_keys(const struct json_reader *r, const cJSON *o, const char *con
             continue;
         if (strict || config_key_suspicious(item->string, len)) {
             char *value = cJSON_PrintUnformatted(item);
-            err_set(r->err, ERR_UNSUPPORTED, "%s: %s%s%s = %.60s is an option that %s cannot be run with here", r->name,
-                    strict && o->string ? o->string : "", strict && o->string ? "." : "", item->string, value ? value : "?",
-                    r->arch->name);
+            err_set(r->err, ERR_UNSUPPORTED,
+                    "%s: %s%s%s = %.60s is an option that %s cannot be run with here", r->name,
+                    strict && o->string ? o->string : "", strict && o->string ? "." : "", item->string,
+                    value ? value : "?", r->arch->name);
             cJSON_free(value);
             return ERR_UNSUPPORTED;
         }
@@ -69,8 +74,9 @@ int json_check_keys(const struct json_reader *r, const cJSON *o, const char *con
 static int unknown_arch(const struct json_reader *r, const char *what, const char *type)
 {
     char list[256];
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: architecture %s%s%s%s cannot be run; known are %s", r->name, what,
-                   type ? " (model_type " : "", type ? type : "", type ? ")" : "", config_arch_list(list, sizeof(list)));
+    return err_set(r->err, ERR_UNSUPPORTED, "%s: architecture %s%s%s%s cannot be run; known are %s", r->name,
+                   what, type ? " (model_type " : "", type ? type : "", type ? ")" : "",
+                   config_arch_list(list, sizeof(list)));
 }
 
 static int refuse_quantised(const struct json_reader *r)
@@ -80,8 +86,10 @@ static int refuse_quantised(const struct json_reader *r)
         const cJSON *q = json_get(r->top, keys[i]);
         const cJSON *method = json_get(q, "quant_method");
         if (q)
-            return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: weights quantised by %s cannot be run; use the original folder or a GGUF",
-                           r->name, keys[i], cJSON_IsString(method) ? method->valuestring : "an unnamed method");
+            return err_set(r->err, ERR_UNSUPPORTED,
+                           "%s: %s: weights quantised by %s cannot be run; use the original folder or a GGUF",
+                           r->name, keys[i],
+                           cJSON_IsString(method) ? method->valuestring : "an unnamed method");
     }
     return 0;
 }
@@ -98,7 +106,8 @@ static int find_arch(struct json_reader *r)
     if (list && (!cJSON_IsArray(list) || (first && !cJSON_IsString(first))))
         return err_set(r->err, ERR_FORMAT, "%s: architectures must be a list of names", r->name);
     if (!first && !type)
-        return err_set(r->err, ERR_FORMAT, "%s: neither architectures nor model_type: not a model's config.json", r->name);
+        return err_set(r->err, ERR_FORMAT,
+                       "%s: neither architectures nor model_type: not a model's config.json", r->name);
     const struct arch *by_class = first ? arch_by_class(first->valuestring, &wrapped) : NULL;
     const struct arch *by_type = type ? arch_by_type(type, &type_wrapped) : NULL;
     if (first && !by_class)
@@ -106,17 +115,20 @@ static int find_arch(struct json_reader *r)
     if (!first && !by_type)
         return unknown_arch(r, type, NULL);
     if (first && type && (by_class != by_type || wrapped != type_wrapped))
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: architectures says %s, but model_type says %s", r->name, first->valuestring, type);
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: architectures says %s, but model_type says %s", r->name,
+                       first->valuestring, type);
     r->arch = by_class ? by_class : by_type;
     wrapped = first ? wrapped : type_wrapped;
     r->o = r->top;
     if (!wrapped && json_get(r->top, "text_config"))
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: a text_config inside %s cannot be run", r->name, r->arch->name);
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: a text_config inside %s cannot be run", r->name,
+                       r->arch->name);
     if (wrapped) {
         const char *inner = NULL;
         r->o = json_get(r->top, "text_config");
         if (!cJSON_IsObject(r->o))
-            return err_set(r->err, ERR_FORMAT, "%s: no text_config, which %s must have", r->name, first ? first->valuestring : type);
+            return err_set(r->err, ERR_FORMAT, "%s: no text_config, which %s must have", r->name,
+                           first ? first->valuestring : type);
         if (json_get_str(r->o, "model_type", &inner, r->name, r->err))
             return ERR_FORMAT;
         if (inner && strcmp(inner, r->arch->hf_type) != 0)
@@ -153,7 +165,8 @@ static int read_sizes(const struct json_reader *r)
         rc = config_layers(c, n_layers, r->name, "num_hidden_layers", r->err);
     if (rc || (rc = read_size(r, "hidden_size", 0, &c->d_model)) ||
         (rc = read_size(r, "num_attention_heads", d->n_heads, &c->n_heads)) ||
-        (rc = read_size(r, "num_key_value_heads", d->n_kv_heads ? d->n_kv_heads : c->n_heads, &c->n_kv_heads)) ||
+        (rc = read_size(r, "num_key_value_heads", d->n_kv_heads ? d->n_kv_heads : c->n_heads,
+                        &c->n_kv_heads)) ||
         (rc = read_size(r, "intermediate_size", 0, &c->n_ff)) ||
         (rc = read_size(r, "vocab_size", d->n_vocab, &c->n_vocab)) ||
         (rc = read_size(r, "max_position_embeddings", d->n_ctx, &c->n_ctx_max)) ||
@@ -176,7 +189,8 @@ static int read_act(const struct json_reader *r)
             r->c->act = acts[i].act;
             return 0;
         }
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s %s cannot be run; known are silu, gelu, gelu_pytorch_tanh", r->name,
+    return err_set(r->err, ERR_UNSUPPORTED,
+                   "%s: %s %s cannot be run; known are silu, gelu, gelu_pytorch_tanh", r->name,
                    r->arch->act_key, name);
 }
 
@@ -220,10 +234,12 @@ static int add_eos(const struct json_reader *r, const cJSON *o)
     const cJSON *eos = json_get(o, "eos_token_id");
     const cJSON *item = cJSON_IsArray(eos) ? eos->child : eos;
     for (; item; item = cJSON_IsArray(eos) ? item->next : NULL) {
-        if (!cJSON_IsNumber(item) || item->valuedouble != floor(item->valuedouble) || fabs(item->valuedouble) > INT32_MAX)
+        if (!cJSON_IsNumber(item) || item->valuedouble != floor(item->valuedouble) ||
+            fabs(item->valuedouble) > INT32_MAX)
             return err_set(r->err, ERR_FORMAT, "%s: eos_token_id must be an id or a list of ids", r->name);
         if (!config_add_eos(r->c, (int64_t)item->valuedouble))
-            return err_set(r->err, ERR_UNSUPPORTED, "%s: eos_token_id: more than %d end ids", r->name, CONFIG_EOS_MAX);
+            return err_set(r->err, ERR_UNSUPPORTED, "%s: eos_token_id: more than %d end ids", r->name,
+                           CONFIG_EOS_MAX);
     }
     return 0;
 }
@@ -288,8 +304,8 @@ static int read_name(const struct json_reader *r)
 static int read_all(struct json_reader *r)
 {
     static int (*const steps[])(const struct json_reader *) = {
-        check_all_keys, read_name, read_sizes, read_act, read_scales, read_switches, json_read_ropes, json_read_n_rot,
-        json_read_layers, read_ids};
+        check_all_keys, read_name,       read_sizes,      read_act,         read_scales,
+        read_switches,  json_read_ropes, json_read_n_rot, json_read_layers, read_ids};
     int rc = refuse_quantised(r);
     if (rc == 0)
         rc = find_arch(r);

@@ -1,4 +1,6 @@
-/* What the files that read a config.json share. */
+/* What the files that read a config.json share: the reader's state, the check of
+ * its keys, and the parts that have a file of their own.  Nothing outside of
+ * src/model sees it. */
 #ifndef FORGE_MODEL_CONFIG_JSON_H
 #define FORGE_MODEL_CONFIG_JSON_H
 
@@ -14,7 +16,8 @@ struct json_reader {
 
 /* Every key of o is in one of the lists (NULL-ended; b may be NULL), or may be passed over by the
  * rule of config_keys.c; with `strict` an unknown key must be neutral. */
-int json_check_keys(const struct json_reader *r, const cJSON *o, const char *const *a, const char *const *b, bool strict);
+int json_check_keys(const struct json_reader *r, const cJSON *o, const char *const *a, const char *const *b,
+                    bool strict);
 int json_read_ropes(const struct json_reader *r);
 int json_read_n_rot(const struct json_reader *r);
 int json_read_layers(const struct json_reader *r); /* windows, ropes and experts per layer */

@@ -1,5 +1,6 @@
 /* What differs from layer to layer in a config.json: windows, which rotary base,
- * routed experts. */
+ * routed experts.  The rules are rows of arch.c (enum window_rule); here is how a
+ * config.json spells them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 /* The window in force, 0 = none. A null and an absent key differ where the class has a default. */
 static int read_window(const struct json_reader *r, int64_t *window)
 {
-    const cJSON *item = cJSON_IsObject(r->o) ? cJSON_GetObjectItemCaseSensitive(r->o, "sliding_window") : NULL;
+    const cJSON *item =
+        cJSON_IsObject(r->o) ? cJSON_GetObjectItemCaseSensitive(r->o, "sliding_window") : NULL;
     bool use = r->arch->window == WINDOW_ALL || r->arch->window == WINDOW_PATTERN;
     bool by_flag = false;
     for (const char *const *k = r->arch->json_keys; *k; k++)
@@ -32,7 +34,8 @@ static int read_type(const struct json_reader *r, const cJSON *item, int64_t lay
         return 0;
     if (cJSON_IsString(item) && strcmp(item->valuestring, "sliding_attention") == 0)
         return 1;
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: layer_types[%" PRId64 "] is %s; known are full_attention and sliding_attention",
+    return err_set(r->err, ERR_UNSUPPORTED,
+                   "%s: layer_types[%" PRId64 "] is %s; known are full_attention and sliding_attention",
                    r->name, layer, cJSON_IsString(item) ? item->valuestring : "no text");
 }
 
@@ -40,15 +43,18 @@ static int apply_types(const struct json_reader *r, const cJSON *types, int64_t 
 {
     struct model_config *c = r->c;
     if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != c->n_layers)
-        return err_set(r->err, ERR_FORMAT, "%s: layer_types must be a list of %" PRId64 " texts, one a layer", r->name, c->n_layers);
+        return err_set(r->err, ERR_FORMAT, "%s: layer_types must be a list of %" PRId64 " texts, one a layer",
+                       r->name, c->n_layers);
     int64_t l = 0;
     for (const cJSON *item = types->child; item; item = item->next, l++) {
         int sliding = read_type(r, item, l);
         if (sliding < 0)
             return sliding;
         if (sliding && window == 0)
-            return err_set(r->err, ERR_UNSUPPORTED, "%s: layer_types[%" PRId64 "] is sliding_attention, but no sliding_window is in "
-                           "force for %s", r->name, l, r->arch->name);
+            return err_set(r->err, ERR_UNSUPPORTED,
+                           "%s: layer_types[%" PRId64 "] is sliding_attention, but no sliding_window is in "
+                           "force for %s",
+                           r->name, l, r->arch->name);
         c->layers[l].window = sliding ? (int)window : 0;
         c->layers[l].rope = sliding && c->n_ropes == 2;
     }
@@ -65,7 +71,8 @@ static int read_windows(const struct json_reader *r)
         return rc;
     if (types && r->arch->window != WINDOW_ALL)
         return apply_types(r, types, window);
-    if (r->arch->window == WINDOW_FROM_LAYER && json_get_i64(r->o, "max_window_layers", 0, INT32_MAX, &from, r->name, r->err))
+    if (r->arch->window == WINDOW_FROM_LAYER &&
+        json_get_i64(r->o, "max_window_layers", 0, INT32_MAX, &from, r->name, r->err))
         return ERR_FORMAT;
     if (r->arch->window == WINDOW_PATTERN &&
         (json_get_i64(r->o, "sliding_window_pattern", 1, INT32_MAX, &pattern, r->name, r->err) ||

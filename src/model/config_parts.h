@@ -1,4 +1,6 @@
-/* What the readers of configurations share; seen by src/model only. */
+/* What the readers of configurations share: where each begins, what all of them
+ * call, and the step that settles what they have read.  Seen by src/model and its
+ * tests only. */
 #ifndef FORGE_MODEL_CONFIG_PARTS_H
 #define FORGE_MODEL_CONFIG_PARTS_H
 
@@ -9,9 +11,11 @@
 struct gguf;
 
 /* The sources. Each fills everything and ends with config_settle. */
-int config_from_json(struct model_config *c, const char *path, struct err *err); /* generation_config.json beside it, too */
+int config_from_json(struct model_config *c, const char *path,
+                     struct err *err); /* generation_config.json beside it, too */
 int config_from_object(struct model_config *c, const cJSON *top, const char *name, struct err *err);
-int config_from_generation(struct model_config *c, const cJSON *o, const char *name, struct err *err); /* after the other */
+int config_from_generation(struct model_config *c, const cJSON *o, const char *name,
+                           struct err *err); /* after the other */
 int config_from_gguf(struct model_config *c, const struct weights *w, struct err *err);
 int config_from_shapes(struct model_config *c, const struct weights *w, struct err *err); /* book names */
 /* 1 = found, 0 = no such preset, negative = error. */
@@ -21,7 +25,8 @@ const char *config_preset_list(char *out, size_t size);
 /* A clean configuration with the row's switches (not those that only a file can tell). */
 void config_start(struct model_config *c, const struct arch *arch);
 /* Room for n_layers; refuses a count outside 1..CONFIG_LAYERS_MAX. `where`: the file, `key`: the field. */
-int config_layers(struct model_config *c, int64_t n_layers, const char *where, const char *key, struct err *err);
+int config_layers(struct model_config *c, int64_t n_layers, const char *where, const char *key,
+                  struct err *err);
 /* Adds an end id once; false = table full. Negative ids are ignored. */
 bool config_add_eos(struct model_config *c, int64_t id);
 /* Sizes against each other, ranges, KV groups, rotary frequencies. */

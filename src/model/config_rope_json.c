@@ -1,5 +1,6 @@
 /* Rotary position settings of a config.json, in both spellings: rope_theta with
- * rope_scaling, and rope_parameters (also one per kind of layer). */
+ * rope_scaling, and rope_parameters (also one per kind of layer).  Source:
+ * transformers' modeling_rope_utils; the formulas themselves are in rope.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +14,9 @@ static const struct { const char *name; enum rope_type type; } types[] = {
 
 /* Everything one of these objects may say; what is not here is refused, not ignored. */
 static const char *const rope_keys[] = {
-    "rope_type", "type", "rope_theta", "factor", "partial_rotary_factor", "original_max_position_embeddings", "low_freq_factor",
-    "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", NULL};
+    "rope_type", "type", "rope_theta", "factor", "partial_rotary_factor",
+    "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast",
+    "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", NULL};
 
 bool rope_type_by_name(const char *s, size_t len, enum rope_type *out)
 {
@@ -38,7 +40,8 @@ static int read_type(const struct json_reader *r, const cJSON *o, struct rope_co
     if (rc == 0 && !type)
         rc = json_get_str(o, "type", &type, r->name, r->err);
     if (rc == 0 && type && !rope_type_by_name(type, strlen(type), &out->type))
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: rope scaling of type %s cannot be run; known are default, linear, llama3, yarn",
+        return err_set(r->err, ERR_UNSUPPORTED,
+                       "%s: rope scaling of type %s cannot be run; known are default, linear, llama3, yarn",
                        r->name, type);
     return rc;
 }
@@ -48,16 +51,18 @@ static int read_yarn(const struct json_reader *r, const cJSON *o, struct rope_co
     double mscale = 0, all_dim = 0;
     out->beta_fast = out->beta_slow = 0;
     out->truncate = true;
-    if (json_get_f64(o, "beta_fast", &out->beta_fast, r->name, r->err) || json_get_f64(o, "beta_slow", &out->beta_slow, r->name, r->err) ||
-        json_get_bool(o, "truncate", &out->truncate, r->name, r->err) || json_get_f64(o, "mscale", &mscale, r->name, r->err) ||
+    if (json_get_f64(o, "beta_fast", &out->beta_fast, r->name, r->err) ||
+        json_get_f64(o, "beta_slow", &out->beta_slow, r->name, r->err) ||
+        json_get_bool(o, "truncate", &out->truncate, r->name, r->err) ||
+        json_get_f64(o, "mscale", &mscale, r->name, r->err) ||
         json_get_f64(o, "mscale_all_dim", &all_dim, r->name, r->err))
         return ERR_FORMAT;
     out->beta_fast = out->beta_fast == 0 ? 32 : out->beta_fast;
     out->beta_slow = out->beta_slow == 0 ? 1 : out->beta_slow;
     /* mscale counts only together with mscale_all_dim */
-    out->attention_factor = mscale != 0 && all_dim != 0
-                                ? rope_yarn_mscale(out->factor, mscale) / rope_yarn_mscale(out->factor, all_dim)
-                                : rope_yarn_mscale(out->factor, 1);
+    out->attention_factor = mscale != 0 && all_dim != 0 ? rope_yarn_mscale(out->factor, mscale) /
+                                                              rope_yarn_mscale(out->factor, all_dim)
+                                                        : rope_yarn_mscale(out->factor, 1);
     return json_get_f64(o, "attention_factor", &out->attention_factor, r->name, r->err);
 }
 
@@ -67,7 +72,8 @@ static int read_rope(const struct json_reader *r, const cJSON *o, struct rope_co
     if (!o)
         return 0;
     if (!cJSON_IsObject(o))
-        return err_set(r->err, ERR_FORMAT, "%s: %s must be an object", r->name, o->string ? o->string : "rope_parameters");
+        return err_set(r->err, ERR_FORMAT, "%s: %s must be an object", r->name,
+                       o->string ? o->string : "rope_parameters");
     int rc = json_check_keys(r, o, rope_keys, NULL, true);
     if (rc == 0)
         rc = read_type(r, o, out);
@@ -79,7 +85,8 @@ static int read_rope(const struct json_reader *r, const cJSON *o, struct rope_co
     if (json_get_f64(o, "factor", &out->factor, r->name, r->err) ||
         json_get_i64(o, "original_max_position_embeddings", 1, INT32_MAX, &out->orig_ctx, r->name, r->err) ||
         /* transformers lets the one at the top win */
-        json_get_i64(r->o, "original_max_position_embeddings", 1, INT32_MAX, &out->orig_ctx, r->name, r->err) ||
+        json_get_i64(r->o, "original_max_position_embeddings", 1, INT32_MAX, &out->orig_ctx, r->name,
+                     r->err) ||
         json_get_f64(o, "low_freq_factor", &out->low_freq_factor, r->name, r->err) ||
         json_get_f64(o, "high_freq_factor", &out->high_freq_factor, r->name, r->err))
         return ERR_FORMAT;
@@ -110,7 +117,8 @@ int json_read_ropes(const struct json_reader *r)
         rc = json_get_f64(r->o, "rope_local_base_freq", &theta_local, r->name, r->err);
     c->ropes[1].theta = c->n_ropes == 2 ? theta_local : 0;
     if (rc == 0 && nested && c->n_ropes == 1)
-        rc = err_set(r->err, ERR_UNSUPPORTED, "%s: rope_parameters per kind of layer cannot be run for %s", r->name, r->arch->name);
+        rc = err_set(r->err, ERR_UNSUPPORTED, "%s: rope_parameters per kind of layer cannot be run for %s",
+                     r->name, r->arch->name);
     if (rc == 0)
         rc = read_rope(r, nested ? full : params ? params : old, &c->ropes[0]);
     if (rc == 0 && nested)
@@ -129,9 +137,11 @@ int json_read_n_rot(const struct json_reader *r)
         json_get_f64(cJSON_IsObject(params) ? params : NULL, "partial_rotary_factor", &part, r->name, r->err))
         return ERR_FORMAT;
     if (!(part > 0 && part <= 1))
-        return err_set(r->err, ERR_FORMAT, "%s: partial_rotary_factor is %g, allowed are 0 to 1", r->name, part);
+        return err_set(r->err, ERR_FORMAT, "%s: partial_rotary_factor is %g, allowed are 0 to 1", r->name,
+                       part);
     if (part != 1 && !r->arch->partial_rot)
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: partial_rotary_factor %g cannot be run for %s", r->name, part, r->arch->name);
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: partial_rotary_factor %g cannot be run for %s", r->name,
+                       part, r->arch->name);
     r->c->n_rot = (int64_t)((double)r->c->head_dim * part);
     return 0;
 }

@@ -18,22 +18,23 @@ static const struct tensor *maybe(const struct tensor *t)
     return t->buf ? t : NULL;
 }
 
-static void norm(const struct model_config *c, struct backend *be, const struct tensor *out, const struct tensor *x,
-                 const struct tensor *w)
+static void norm(const struct model_config *c, struct backend *be, const struct tensor *out,
+                 const struct tensor *x, const struct tensor *w)
 {
     op_rmsnorm(be, out, x, w, c->rms_eps, c->norm_add_one);
 }
 
 /* Each head's own norm: the same rows seen as [n_rows * n_heads, head_dim]. */
-static void head_norm(const struct model_config *c, struct backend *be, const struct tensor *x, int64_t n_heads, const struct tensor *w)
+static void head_norm(const struct model_config *c, struct backend *be, const struct tensor *x,
+                      int64_t n_heads, const struct tensor *w)
 {
     struct tensor heads = tensor_reshape(x, x->rows * n_heads, c->head_dim);
     norm(c, be, &heads, &heads, w);
 }
 
 /* x += h w^T + bias, with a norm of the sum's second part where the architecture has one. */
-static void add_projected(const struct model_config *c, struct stage *s, const struct tensor *h, const struct tensor *w,
-                          const struct tensor *bias, const struct tensor *post)
+static void add_projected(const struct model_config *c, struct stage *s, const struct tensor *h,
+                          const struct tensor *w, const struct tensor *bias, const struct tensor *post)
 {
     if (!c->post_norms) {
         op_linear_add(s->be, &s->v[WORK_X], &s->v[WORK_TMP], h, w, bias);
@@ -51,7 +52,9 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
     const struct layer *w = &f->m->layers[l];
     const struct layer_config *lc = &c->layers[l];
     struct tensor *v = s->v, *cs = &s->v[WORK_CS0 + lc->rope];
-    const struct tensor weights[3] = {w->q, w->k, w->v}, *const bias[3] = {maybe(&w->q_bias), maybe(&w->k_bias), maybe(&w->v_bias)};
+    const struct tensor weights[3] = {w->q, w->k, w->v}, *const bias[3] = {maybe(&w->q_bias),
+                                                                           maybe(&w->k_bias),
+                                                                           maybe(&w->v_bias)};
     struct kv_rows rows = {v[WORK_POS], v[WORK_SEQ], s->pages[lc->kv_group]};
     struct attention_args args = {c->attn_scale, lc->window, c->attn_softcap, (int)c->n_heads};
 
@@ -94,7 +97,8 @@ static void moe(const struct model_config *c, struct stage *s, const struct laye
     op_linear_experts(s->be, &v[WORK_EXPERT_GATE], &v[WORK_H], w->expert_gate, n, &v[WORK_EXPERT_IDS], NULL);
     op_linear_experts(s->be, &v[WORK_EXPERT_UP], &v[WORK_H], w->expert_up, n, &v[WORK_EXPERT_IDS], NULL);
     op_act_mul(s->be, &v[WORK_EXPERT_GATE], &v[WORK_EXPERT_GATE], &v[WORK_EXPERT_UP], c->act);
-    op_linear_experts(s->be, &v[WORK_TMP], &v[WORK_EXPERT_GATE], w->expert_down, n, &v[WORK_EXPERT_IDS], &v[WORK_EXPERT_W]);
+    op_linear_experts(s->be, &v[WORK_TMP], &v[WORK_EXPERT_GATE], w->expert_down, n, &v[WORK_EXPERT_IDS],
+                      &v[WORK_EXPERT_W]);
     if (c->post_norms)
         norm(c, s->be, &v[WORK_TMP], &v[WORK_TMP], &w->post_mlp_norm);
     op_add(s->be, &v[WORK_X], &v[WORK_X], &v[WORK_TMP]);
@@ -120,19 +124,23 @@ static void head(const struct forward *f, struct stage *s, const struct forward_
 static int check_batch(const struct forward *f, const struct forward_batch *b, struct err *err)
 {
     int64_t n_vocab = f->m->config.n_vocab;
-    if (b->n_rows < 1 || b->n_rows > f->limits.max_rows || b->n_seqs < 1 || b->n_seqs > f->limits.max_seqs || b->n_want < 0 ||
-        b->n_want > f->limits.max_want || b->n_want > b->n_rows)
-        return err_set(err, ERR_ARG, "a step of %d rows, %d sequences, %d wanted rows: planned were at most %d, %d, %d", b->n_rows,
-                       b->n_seqs, b->n_want, f->limits.max_rows, f->limits.max_seqs, f->limits.max_want);
+    if (b->n_rows < 1 || b->n_rows > f->limits.max_rows || b->n_seqs < 1 || b->n_seqs > f->limits.max_seqs ||
+        b->n_want < 0 || b->n_want > f->limits.max_want || b->n_want > b->n_rows)
+        return err_set(
+            err, ERR_ARG, "a step of %d rows, %d sequences, %d wanted rows: planned were at most %d, %d, %d",
+            b->n_rows, b->n_seqs, b->n_want, f->limits.max_rows, f->limits.max_seqs, f->limits.max_want);
     for (int i = 0; i < b->n_rows; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= n_vocab)
-            return err_set(err, ERR_ARG, "token id %" PRId32 " is outside the model's vocabulary of %" PRId64, b->ids[i], n_vocab);
+            return err_set(err, ERR_ARG, "token id %" PRId32 " is outside the model's vocabulary of %" PRId64,
+                           b->ids[i], n_vocab);
         if (b->pos[i] < 0 || b->seq[i] < 0 || b->seq[i] >= b->n_seqs)
-            return err_set(err, ERR_ARG, "row %d: position %" PRId32 " of sequence %" PRId32, i, b->pos[i], b->seq[i]);
+            return err_set(err, ERR_ARG, "row %d: position %" PRId32 " of sequence %" PRId32, i, b->pos[i],
+                           b->seq[i]);
     }
     for (int i = 0; i < b->n_want; i++)
         if (b->want[i] < 0 || b->want[i] >= b->n_rows || (i > 0 && b->want[i] <= b->want[i - 1]))
-            return err_set(err, ERR_ARG, "wanted row %" PRId32 " of %d: not rising, or outside", b->want[i], b->n_rows);
+            return err_set(err, ERR_ARG, "wanted row %" PRId32 " of %d: not rising, or outside", b->want[i],
+                           b->n_rows);
     return 0;
 }
 
@@ -149,7 +157,8 @@ static int trace_final(struct forward *f, struct stage *s, struct err *err)
 {
     if (!f->trace)
         return 0;
-    struct tensor last = tensor_rows(&s->v[WORK_X], s->v[WORK_X].rows - 1, 1), out = tensor_rows(&s->v[WORK_H], 0, 1);
+    struct tensor last = tensor_rows(&s->v[WORK_X], s->v[WORK_X].rows - 1, 1),
+                  out = tensor_rows(&s->v[WORK_H], 0, 1);
     norm(&f->m->config, s->be, &out, &last, &f->m->final_norm);
     return op_read(s->be, f->trace + (f->m->config.n_layers + 1) * f->m->config.d_model, &out, err);
 }
@@ -209,7 +218,8 @@ int forward_wait(struct forward *f, struct err *err)
 int forward_logits(struct forward *f, float *out, struct err *err)
 {
     struct stage *s = last_stage(f);
-    return f->n_want > 0 ? op_read(s->be, out, &s->v[WORK_LOGITS], err) : err_set(err, ERR_ARG, "the step wanted no logits");
+    return f->n_want > 0 ? op_read(s->be, out, &s->v[WORK_LOGITS], err)
+                         : err_set(err, ERR_ARG, "the step wanted no logits");
 }
 
 int forward_argmax(struct forward *f, int32_t *out, struct err *err)

@@ -24,9 +24,10 @@ struct forward_batch {
     const int32_t *want; /* rows whose logits are needed, rising; may be none (all but the last chunk of a prefill) */
 };
 
-/* kv[l] is layer l's cache, on that layer's instance; the array is borrowed. Allocates everything a step needs. */
-int forward_new(struct forward **out, const struct model *m, const struct kv_layer *kv, const struct forward_limits *limits,
-                struct err *err);
+/* kv[l] is layer l's cache, on that layer's instance; the array is borrowed. Allocates everything a step
+ * needs. */
+int forward_new(struct forward **out, const struct model *m, const struct kv_layer *kv,
+                const struct forward_limits *limits, struct err *err);
 void forward_free(struct forward *f);
 /* Bytes forward_new would allocate. */
 uint64_t forward_bytes(const struct model_config *c, const struct forward_limits *limits);
@@ -36,7 +37,8 @@ uint64_t forward_bytes(const struct model_config *c, const struct forward_limits
 int forward_run(struct forward *f, const struct forward_batch *b, struct err *err);
 int forward_wait(struct forward *f, struct err *err) ATTR_WARN_UNUSED;
 int forward_logits(struct forward *f, float *out, struct err *err) ATTR_WARN_UNUSED; /* [n_want, n_vocab] */
-int forward_argmax(struct forward *f, int32_t *out, struct err *err) ATTR_WARN_UNUSED; /* [n_want], -1 = not finite */
+int forward_argmax(struct forward *f, int32_t *out,
+                   struct err *err) ATTR_WARN_UNUSED; /* [n_want], -1 = not finite */
 
 /* For `logits --hidden`: while out is not NULL each step also reads the last row after the embedding, each
  * layer and the final norm into out [n_layers + 2, d_model]. */

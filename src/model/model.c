@@ -1,5 +1,6 @@
-/* A model on its devices: which layer runs where, then every tensor imported
- * there.  Knows nothing of names (bind.c) or of how weights are used (forward.c). */
+/* A model on its devices: which layer runs where, which layers share a page table,
+ * then every tensor imported.  Knows nothing of names (bind.c) or of how weights
+ * are used (forward.c). */
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -14,12 +15,14 @@ static double share(const double *split, int i)
 }
 
 /* Layer l goes to the instance in whose share of the whole the middle of its own share lies. */
-static int place_layers(struct model *m, struct backend *const *instances, int n, const double *split, struct err *err)
+static int place_layers(struct model *m, struct backend *const *instances, int n, const double *split,
+                        struct err *err)
 {
     double total = 0, reached = share(split, 0);
     for (int i = 0; i < n; i++) {
         if (!(share(split, i) >= 0 && share(split, i) <= 1e9))
-            return err_set(err, ERR_ARG, "share %g of device %d in the split is no number from 0 on", share(split, i), i);
+            return err_set(err, ERR_ARG, "share %g of device %d in the split is no number from 0 on",
+                           share(split, i), i);
         total += share(split, i);
     }
     if (!(total > 0))
@@ -60,8 +63,10 @@ static int group_by_instance(struct model *m, struct err *err)
         while (g < c->n_groups && (c->groups[g].window != c->layers[l].window || of[g] != m->layers[l].be))
             g++;
         if (g == CONFIG_KV_GROUPS_MAX)
-            return err_set(err, ERR_UNSUPPORTED, "more than %d groups of layers with the same window on the same device: use fewer devices",
-                           CONFIG_KV_GROUPS_MAX);
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "more than %d groups of layers with the same window on the same device: use fewer devices",
+                CONFIG_KV_GROUPS_MAX);
         if (g == c->n_groups) {
             c->groups[g] = (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
             of[c->n_groups++] = m->layers[l].be;
@@ -72,8 +77,8 @@ static int group_by_instance(struct model *m, struct err *err)
     return 0;
 }
 
-static int import_all(struct model *m, const struct bind_plan *p, const struct weights *w, model_progress *progress, void *user,
-                      struct err *err)
+static int import_all(struct model *m, const struct bind_plan *p, const struct weights *w,
+                      model_progress *progress, void *user, struct err *err)
 {
     m->owned = mem_array(p->n, sizeof(struct buffer *));
     if (!m->owned)
@@ -83,7 +88,8 @@ static int import_all(struct model *m, const struct bind_plan *p, const struct w
         if (rc)
             return rc;
         if (progress && progress(user, i + 1, p->n))
-            return err_set(err, ERR_CANCELLED, "loading %s was stopped after %zu of %zu tensors", weights_path(w), i + 1, p->n);
+            return err_set(err, ERR_CANCELLED, "loading %s was stopped after %zu of %zu tensors",
+                           weights_path(w), i + 1, p->n);
     }
     if (!m->head.buf)
         m->head = m->embed;
@@ -95,8 +101,9 @@ static int import_all(struct model *m, const struct bind_plan *p, const struct w
     return 0;
 }
 
-int model_open(struct model **out, struct model_config *config, const struct weights *w, struct backend *const *instances,
-               int n_instances, const double *split, model_progress *progress, void *user, struct err *err)
+int model_open(struct model **out, struct model_config *config, const struct weights *w,
+               struct backend *const *instances, int n_instances, const double *split,
+               model_progress *progress, void *user, struct err *err)
 {
     struct bind_plan plan = {0};
     struct model *m = mem_array(1, sizeof(*m));

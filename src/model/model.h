@@ -1,5 +1,6 @@
 /* A model bound to devices: every tensor of the file found by name, checked
- * against the configuration's shapes, imported where its layer runs. */
+ * against the configuration's shapes, imported where its layer runs.  Immutable
+ * once it is open. */
 #ifndef FORGE_MODEL_MODEL_H
 #define FORGE_MODEL_MODEL_H
 
@@ -34,8 +35,9 @@ typedef int model_progress(void *user, size_t done, size_t total);
 
 /* Binds and imports.  Takes the configuration over (moved; *config is emptied) also on error.
  * split[i] is instance i's share of the layers, NULL = equal. */
-int model_open(struct model **out, struct model_config *config, const struct weights *w, struct backend *const *instances,
-               int n_instances, const double *split, model_progress *progress, void *user, struct err *err);
+int model_open(struct model **out, struct model_config *config, const struct weights *w,
+               struct backend *const *instances, int n_instances, const double *split,
+               model_progress *progress, void *user, struct err *err);
 void model_close(struct model *m);
 
 #endif

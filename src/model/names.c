@@ -1,5 +1,6 @@
 /* Names of tensors in the three naming worlds, and which world a file is in.
- * A '#' in a name stands for the expert's number. */
+ * A '#' in a name stands for the expert's number.  Where an architecture's names
+ * differ from these, its row in arch.c says so. */
 #include "model/arch.h"
 
 #include <inttypes.h>
@@ -88,7 +89,8 @@ bool names_detect(struct names *n, const struct weights *w, const struct arch *a
 {
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
         *n = (struct names){prefixes[i].naming, prefixes[i].prefix, prefixes[i].head_prefix, arch};
-        if ((n->naming == NAMING_GGUF) == (weights_format(w) == WEIGHTS_GGUF) && names_find(n, w, ROLE_EMBED, 0, 0))
+        if ((n->naming == NAMING_GGUF) == (weights_format(w) == WEIGHTS_GGUF) &&
+            names_find(n, w, ROLE_EMBED, 0, 0))
             return true;
     }
     enum naming fallback = weights_format(w) == WEIGHTS_GGUF ? NAMING_GGUF : NAMING_HF;
@@ -106,7 +108,8 @@ bool names_make(const struct names *n, enum role role, int64_t layer, int64_t ex
     if (role >= ROLE_ATTN_NORM)
         snprintf(block, sizeof(block), "%s%" PRId64 ".", worlds[n->naming].layer, layer);
     const char *mark = strchr(name, '#');
-    int len = mark ? snprintf(out, size, "%s%s%.*s%" PRId64 "%s", prefix, block, (int)(mark - name), name, expert, mark + 1)
+    int len = mark ? snprintf(out, size, "%s%s%.*s%" PRId64 "%s", prefix, block, (int)(mark - name), name,
+                              expert, mark + 1)
                    : snprintf(out, size, "%s%s%s", prefix, block, name);
     return len > 0 && (size_t)len < size;
 }
@@ -117,7 +120,8 @@ bool names_merged_experts(const struct names *n)
     return name && !strchr(name, '#');
 }
 
-const struct weight *names_find(const struct names *n, const struct weights *w, enum role role, int64_t layer, int64_t expert)
+const struct weight *names_find(const struct names *n, const struct weights *w, enum role role, int64_t layer,
+                                int64_t expert)
 {
     char name[160];
     return names_make(n, role, layer, expert, name, sizeof(name)) ? weights_find(w, name) : NULL;

@@ -20,7 +20,8 @@ static void shapes(const struct model_config *c, struct shape out[WORK_COUNT])
         moe = moe || c->layers[l].moe;
         dense = dense || !c->layers[l].moe;
     }
-    int64_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, used = moe ? c->n_experts_used : 0;
+    int64_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim,
+            used = moe ? c->n_experts_used : 0;
     const struct shape table[WORK_COUNT] = {
         [WORK_X] = {DTYPE_F32, 1, c->d_model, false},
         [WORK_H] = {DTYPE_F32, 1, c->d_model, false},
@@ -53,10 +54,12 @@ static void shapes(const struct model_config *c, struct shape out[WORK_COUNT])
 uint64_t forward_bytes(const struct model_config *c, const struct forward_limits *limits)
 {
     struct shape table[WORK_COUNT];
-    uint64_t sum = (uint64_t)limits->max_rows * (uint64_t)c->n_rot * sizeof(float); /* the host's table of angles */
+    uint64_t sum =
+        (uint64_t)limits->max_rows * (uint64_t)c->n_rot * sizeof(float); /* the host's table of angles */
     shapes(c, table);
     for (int i = 0; i < WORK_COUNT; i++) /* all elements have four bytes */
-        sum += 4 * (uint64_t)(table[i].wanted ? limits->max_want : limits->max_rows) * (uint64_t)table[i].per_row * (uint64_t)table[i].cols;
+        sum += 4 * (uint64_t)(table[i].wanted ? limits->max_want : limits->max_rows) *
+               (uint64_t)table[i].per_row * (uint64_t)table[i].cols;
     for (int g = 0; g < c->n_groups; g++)
         sum += 4 * (uint64_t)limits->max_seqs * (uint64_t)limits->max_pages[g];
     return sum;
@@ -76,13 +79,14 @@ static int alloc_stage(struct forward *f, struct stage *s, struct err *err)
     for (int64_t l = 0; l < c->n_layers && rc == 0; l++) {
         int g = c->layers[l].kv_group;
         if (f->m->layers[l].be == s->be && !s->full_pages[g].buf)
-            rc = op_alloc(s->be, &s->full_pages[g], DTYPE_I32, f->limits.max_seqs, f->limits.max_pages[g], err);
+            rc = op_alloc(s->be, &s->full_pages[g], DTYPE_I32, f->limits.max_seqs, f->limits.max_pages[g],
+                          err);
     }
     return rc;
 }
 
-int forward_new(struct forward **out, const struct model *m, const struct kv_layer *kv, const struct forward_limits *limits,
-                struct err *err)
+int forward_new(struct forward **out, const struct model *m, const struct kv_layer *kv,
+                const struct forward_limits *limits, struct err *err)
 {
     struct forward *f = mem_array(1, sizeof(*f));
     int64_t n_layers = m->config.n_layers;
@@ -94,7 +98,8 @@ int forward_new(struct forward **out, const struct model *m, const struct kv_lay
     f->stages = mem_array((size_t)m->n_instances, sizeof(*f->stages));
     f->stage_of = mem_array((size_t)n_layers, sizeof(*f->stage_of));
     f->cs = mem_array((size_t)limits->max_rows * (size_t)m->config.n_rot, sizeof(float));
-    f->bounce = mem_array(m->n_instances > 1 ? (size_t)limits->max_rows * (size_t)m->config.d_model : 0, sizeof(float));
+    f->bounce = mem_array(m->n_instances > 1 ? (size_t)limits->max_rows * (size_t)m->config.d_model : 0,
+                          sizeof(float));
     if (!f->stages || !f->stage_of || !f->cs || !f->bounce) {
         err_set(err, ERR_NOMEM, "no memory for a forward pass of %d rows", limits->max_rows);
         goto fail;
@@ -139,7 +144,8 @@ static void view_rows(const struct forward *f, struct stage *s, const struct for
     shapes(&f->m->config, table);
     for (int i = 0; i < WORK_COUNT; i++)
         if (s->full[i].buf)
-            s->v[i] = tensor_rows(&s->full[i], 0, table[i].per_row * (table[i].wanted ? b->n_want : b->n_rows));
+            s->v[i] =
+                tensor_rows(&s->full[i], 0, table[i].per_row * (table[i].wanted ? b->n_want : b->n_rows));
     for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
         if (s->full_pages[g].buf)
             s->pages[g] = tensor_rows(&s->full_pages[g], 0, b->n_seqs);

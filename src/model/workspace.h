@@ -1,4 +1,6 @@
-/* The memory of a forward pass: what forward.c computes in. */
+/* The memory of a forward pass: what forward.c computes in.
+ * Allocated once by workspace.c; a step only takes views of it.  Nothing outside
+ * of src/model sees it. */
 #ifndef FORGE_MODEL_WORKSPACE_H
 #define FORGE_MODEL_WORKSPACE_H
 
