@@ -41,45 +41,45 @@ static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
 }
 
 /* Scores of NW positions from j for NX queries. */
-#define SCORES(NW, NX, row)                                                                                       \
-    {                                                                                                             \
-        const float *x[NX];                                                                                       \
-        const uint8_t *w[NW];                                                                                     \
-        V16 acc[NW][NX];                                                                                          \
-        UNROLL for (int i = 0; i < (NW); i++) w[i] = c->k[j + i];                                                 \
-        UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                      \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++) acc[i][t] = v_zero();         \
-        TILE_STEPS(NW, NX, row, w, x, 0, 0, full, acc)                                                            \
-        for (int i = 0; tail != 0 && i < (NW); i++) {                                                             \
-            float ks[KERN_LANES];                                                                                 \
-            for (int l = 0; l < tail; l++)                                                                        \
-                ks[l] = kv_value(kv, w[i], 16 * full + l);                                                        \
-            for (int t = 0; t < (NX); t++)                                                                        \
-                acc[i][t] = add_tail(acc[i][t], ks, x[t] + 16 * full, tail);                                      \
-        }                                                                                                         \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                               \
-            s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                                          \
+#define SCORES(NW, NX, row)                                                                               \
+    {                                                                                                     \
+        const float *x[NX];                                                                               \
+        const uint8_t *w[NW];                                                                             \
+        V16 acc[NW][NX];                                                                                  \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = c->k[j + i];                                         \
+        UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                              \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++) acc[i][t] = v_zero(); \
+        TILE_STEPS(NW, NX, row, w, x, full, acc, (void)0)                                                 \
+        for (int i = 0; tail != 0 && i < (NW); i++) {                                                     \
+            float ks[KERN_LANES];                                                                         \
+            for (int l = 0; l < tail; l++)                                                                \
+                ks[l] = kv_value(kv, w[i], 16 * full + l);                                                \
+            for (int t = 0; t < (NX); t++)                                                                \
+                acc[i][t] = add_tail(acc[i][t], ks, x[t] + 16 * full, tail);                              \
+        }                                                                                                 \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                       \
+            s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                                  \
     }
 
-#define SCORES_FORMAT(name, row)                                                                                  \
-    static void name(float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q, int n,  \
-                     const struct kern_kv *kv)                                                                    \
-    {                                                                                                             \
-        int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = c->lo;                                        \
-        for (; j + 4 <= c->hi; j += 4)                                                                            \
-            switch (n) {                                                                                          \
-            case 1: SCORES(4, 1, row) break;                                                                      \
-            case 2: SCORES(4, 2, row) break;                                                                      \
-            case 3: SCORES(4, 3, row) break;                                                                      \
-            default: SCORES(4, 4, row) break;                                                                     \
-            }                                                                                                     \
-        for (; j < c->hi; j++)                                                                                    \
-            switch (n) {                                                                                          \
-            case 1: SCORES(1, 1, row) break;                                                                      \
-            case 2: SCORES(1, 2, row) break;                                                                      \
-            case 3: SCORES(1, 3, row) break;                                                                      \
-            default: SCORES(1, 4, row) break;                                                                     \
-            }                                                                                                     \
+#define SCORES_FORMAT(name, row)                                                                            \
+    static void name(float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q, int n,\
+                     const struct kern_kv *kv)                                                              \
+    {                                                                                                       \
+        int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = c->lo;                                  \
+        for (; j + 4 <= c->hi; j += 4)                                                                      \
+            switch (n) {                                                                                    \
+            case 1: SCORES(4, 1, row) break;                                                                \
+            case 2: SCORES(4, 2, row) break;                                                                \
+            case 3: SCORES(4, 3, row) break;                                                                \
+            default: SCORES(4, 4, row) break;                                                               \
+            }                                                                                               \
+        for (; j < c->hi; j++)                                                                              \
+            switch (n) {                                                                                    \
+            case 1: SCORES(1, 1, row) break;                                                                \
+            case 2: SCORES(1, 2, row) break;                                                                \
+            case 3: SCORES(1, 3, row) break;                                                                \
+            default: SCORES(1, 4, row) break;                                                               \
+            }                                                                                               \
     }
 
 SCORES_FORMAT(scores_f32, row_f32)
@@ -117,41 +117,41 @@ struct running {
 
 /* o of one chunk for NX queries, 16 values of head_dim from d on, joined to what is there.
  * Positions that only some queries see take the branch. */
-#define VALUES(NX, row)                                                                                           \
-    {                                                                                                             \
-        V16 acc[NX], v;                                                                                           \
-        UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                                  \
-        for (int j = c->lo; j < c->hi; j++) {                                                                     \
-            v = row(c->v[j], d);                                                                                  \
-            if (j >= all_lo && j < all_hi) {                                                                      \
-                UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                \
-            } else {                                                                                              \
-                UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)                        \
-                    acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                                                  \
-            }                                                                                                     \
-        }                                                                                                         \
-        UNROLL for (int t = 0; t < (NX); t++) if (run[t].lo < run[t].hi)                                          \
-            v_store(q[t].out + d, run[t].any ? v_fma(v_load(q[t].out + d), v_splat(run[t].a),                     \
-                                                     v_mul(acc[t], v_splat(run[t].b)))                            \
-                                             : acc[t]);                                                           \
+#define VALUES(NX, row)                                                                            \
+    {                                                                                              \
+        V16 acc[NX], v;                                                                            \
+        UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                   \
+        for (int j = c->lo; j < c->hi; j++) {                                                      \
+            v = row(c->v[j], d);                                                                   \
+            if (j >= all_lo && j < all_hi) {                                                       \
+                UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]); \
+            } else {                                                                               \
+                UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)         \
+                    acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                                   \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int t = 0; t < (NX); t++) if (run[t].lo < run[t].hi)                           \
+            v_store(q[t].out + d, run[t].any ? v_fma(v_load(q[t].out + d), v_splat(run[t].a),      \
+                                                     v_mul(acc[t], v_splat(run[t].b)))             \
+                                             : acc[t]);                                            \
     }
 
-#define VALUES_FORMAT(name, row)                                                                                  \
-    static void name(const float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q,   \
-                     int n, const struct running *run, int head_dim)                                              \
-    {                                                                                                             \
-        int all_lo = c->lo, all_hi = c->hi;                                                                       \
-        for (int t = 0; t < n; t++) {                                                                             \
-            all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                                     \
-            all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                                     \
-        }                                                                                                         \
-        for (int d = 0; d + 16 <= head_dim; d += 16)                                                              \
-            switch (n) {                                                                                          \
-            case 1: VALUES(1, row) break;                                                                         \
-            case 2: VALUES(2, row) break;                                                                         \
-            case 3: VALUES(3, row) break;                                                                         \
-            default: VALUES(4, row) break;                                                                        \
-            }                                                                                                     \
+#define VALUES_FORMAT(name, row)                                                                            \
+    static void name(const float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q,\
+                     int n, const struct running *run, int head_dim)                                        \
+    {                                                                                                       \
+        int all_lo = c->lo, all_hi = c->hi;                                                                 \
+        for (int t = 0; t < n; t++) {                                                                       \
+            all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                               \
+            all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                               \
+        }                                                                                                   \
+        for (int d = 0; d + 16 <= head_dim; d += 16)                                                        \
+            switch (n) {                                                                                    \
+            case 1: VALUES(1, row) break;                                                                   \
+            case 2: VALUES(2, row) break;                                                                   \
+            case 3: VALUES(3, row) break;                                                                   \
+            default: VALUES(4, row) break;                                                                  \
+            }                                                                                               \
     }
 
 VALUES_FORMAT(values_f32, row_f32)

@@ -67,17 +67,18 @@ INLINE V16 row_q8_0(const uint8_t *row, int64_t k)
 }
 
 /* ---- linear ---- */
-/* acc[i * NX + j] += the products of w[i] and x[j] over elements k0 .. k0 + 16 * steps;
- * w rows read through `row`, whose element 0 is w_k0. */
-#define TILE_STEPS(NW, NX, row, w, x, w_k, x_k, steps, acc)                                                       \
-    for (int64_t step = 0; step < (steps); step++) {                                                              \
-        V16 xs[NX], ws;                                                                                           \
-        UNROLL for (int xj = 0; xj < (NX); xj++) xs[xj] = v_load(x[xj] + (x_k) + 16 * step);                      \
-        UNROLL for (int wi = 0; wi < (NW); wi++)                                                                  \
-        {                                                                                                         \
-            ws = row(w[wi], (w_k) + 16 * step);                                                                   \
-            UNROLL for (int xj = 0; xj < (NX); xj++) acc[wi][xj] = v_fma(ws, xs[xj], acc[wi][xj]);                \
-        }                                                                                                         \
+/* acc[i][j] += the products of w[i] and x[j] over 16 * steps elements, w read through `row`.
+ * FETCH is done once for each 16 values of a row of w. */
+#define TILE_STEPS(NW, NX, row, w, x, steps, acc, FETCH)                                                  \
+    for (int64_t step = 0; step < (steps); step++) {                                                      \
+        V16 xs[NX], ws;                                                                                   \
+        UNROLL for (int xj = 0; xj < (NX); xj++) xs[xj] = v_load(x[xj] + 16 * step);                      \
+        UNROLL for (int wi = 0; wi < (NW); wi++)                                                          \
+        {                                                                                                 \
+            FETCH;                                                                                        \
+            ws = row(w[wi], 16 * step);                                                                   \
+            UNROLL for (int xj = 0; xj < (NX); xj++) acc[wi][xj] = v_fma(ws, xs[xj], acc[wi][xj]);        \
+        }                                                                                                 \
     }
 
 /* The last n < 16 elements: their lanes take one more term, the others stop. */
@@ -103,43 +104,48 @@ INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
     a->out[row_index(a->out_rows, r) * a->out_cols + o] = v;
 }
 
-/* NW outputs from o of NX rows from r, w straight from where it is stored. */
-#define DIRECT(NW, NX, row)                                                                                       \
-    {                                                                                                             \
-        const uint8_t *w[NW];                                                                                     \
-        const float *x[NX];                                                                                       \
-        V16 acc[NW][NX];                                                                                          \
-        int64_t full = a->k / 16, tail = a->k % 16;                                                               \
-        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i) * a->row_size;                        \
-        UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;                   \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero();         \
-        TILE_STEPS(NW, NX, row, w, x, 0, 0, full, acc)                                                            \
-        if (tail != 0) {                                                                                          \
-            float ws[KERN_LANES];                                                                                 \
-            for (int i = 0; i < (NW); i++) {                                                                      \
-                dtype_info(a->dtype)->to_f32(ws, w[i] + a->row_size / (size_t)a->k * 16 * (size_t)full, (size_t)tail); \
-                for (int j = 0; j < (NX); j++)                                                                    \
-                    acc[i][j] = add_tail(acc[i][j], ws, x[j] + 16 * full, tail);                                  \
-            }                                                                                                     \
-        }                                                                                                         \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i, acc[i][j]); \
+/* NW outputs from o of NX rows from r, w straight from where it is stored.  The tile that follows
+ * lies right behind this one and is fetched in the order it is stored, line by line, since several
+ * rows at once defeat the hardware's own prefetcher (a hint: it may lie beyond the end). */
+#define DIRECT(NW, NX, row)                                                                               \
+    {                                                                                                     \
+        const uint8_t *w[NW];                                                                             \
+        const float *x[NX];                                                                               \
+        V16 acc[NW][NX];                                                                                  \
+        int64_t full = a->k / 16, tail = a->k % 16;                                                       \
+        uintptr_t stride = a->row_size / (size_t)(full > 0 ? full : 1);                                   \
+        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + (NW)) * a->row_size;                             \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i) * a->row_size;                \
+        UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;           \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero(); \
+        TILE_STEPS(NW, NX, row, w, x, full, acc, (__builtin_prefetch((const void *)ahead), ahead += stride))\
+        UNROLL for (int i = 0; i < (NW) && tail != 0; i++)                                                \
+        {                                                                                                 \
+            size_t at = a->row_size / (size_t)a->k * 16 * (size_t)full;                                   \
+            float ws[KERN_LANES];                                                                         \
+            dtype_info(a->dtype)->to_f32(ws, w[i] + at, (size_t)tail);                                    \
+            UNROLL for (int j = 0; j < (NX); j++)                                                         \
+                acc[i][j] = add_tail(acc[i][j], ws, x[j] + 16 * full, tail);                              \
+        }                                                                                                 \
+        UNROLL for (int i = 0; i < (NW); i++)                                                             \
+            UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i, acc[i][j]);                        \
     }
 
 /* At most KERN_TILE rows of x: each weight is read once and used at once. */
-#define DIRECT_FORMAT(name, row)                                                                                  \
-    static void name(const struct kern_linear *a, int64_t o0, int64_t o1)                                         \
-    {                                                                                                             \
-        int64_t o = o0, r = 0;                                                                                    \
-        for (; o + 4 <= o1; o += 4)                                                                               \
-            switch (a->n_rows) {                                                                                  \
-            case 1: DIRECT(4, 1, row) break;                                                                      \
-            case 2: DIRECT(4, 2, row) break;                                                                      \
-            case 3: DIRECT(4, 3, row) break;                                                                      \
-            default: DIRECT(4, 4, row) break;                                                                     \
-            }                                                                                                     \
-        for (; o < o1; o++)                                                                                       \
-            for (r = 0; r < a->n_rows; r++)                                                                       \
-                DIRECT(1, 1, row)                                                                                 \
+#define DIRECT_FORMAT(name, row)                                          \
+    static void name(const struct kern_linear *a, int64_t o0, int64_t o1) \
+    {                                                                     \
+        int64_t o = o0, r = 0;                                            \
+        for (; o + 4 <= o1; o += 4)                                       \
+            switch (a->n_rows) {                                          \
+            case 1: DIRECT(4, 1, row) break;                              \
+            case 2: DIRECT(4, 2, row) break;                              \
+            case 3: DIRECT(4, 3, row) break;                              \
+            default: DIRECT(4, 4, row) break;                             \
+            }                                                             \
+        for (; o < o1; o++)                                               \
+            for (r = 0; r < a->n_rows; r++)                               \
+                DIRECT(1, 1, row)                                         \
     }
 
 DIRECT_FORMAT(direct_f32, row_f32)
@@ -147,47 +153,21 @@ DIRECT_FORMAT(direct_f16, row_f16)
 DIRECT_FORMAT(direct_bf16, row_bf16)
 DIRECT_FORMAT(direct_q8_0, row_q8_0)
 
-#define WIDEN(name, row)                                                     \
-    static void name(float *out, const uint8_t *w, int64_t k0, int64_t n)    \
-    {                                                                        \
-        for (int64_t k = 0; k < n; k += 16)                                  \
-            v_store(out + k, row(w, k0 + k));                                \
-    }
-
-WIDEN(widen_f16, row_f16)
-WIDEN(widen_bf16, row_bf16)
-WIDEN(widen_q8_0, row_q8_0)
-
-static void dequant(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n)
-{
-    const struct dtype_info *d = dtype_info(dtype);
-    int64_t whole = n / 16 * 16;
-
-    if (dtype == DTYPE_BF16)
-        widen_bf16(out, row, k0, whole);
-    else if (dtype == DTYPE_F16)
-        widen_f16(out, row, k0, whole);
-    else if (dtype == DTYPE_Q8_0)
-        widen_q8_0(out, row, k0, whole);
-    else
-        whole = 0;
-    if (whole < n)
-        d->to_f32(out + whole, row + (size_t)(k0 + whole) / d->block_elems * d->block_size, (size_t)(n - whole));
-}
+#include "backend/cpu/kern_dequant_tmpl.h"
 
 /* One strip of NW x NX outputs; lanes rest in `sums` between strips. w[i], x[j] at the strip's start. */
-#define PANEL_TILE(NW, NX)                                                                                        \
-    {                                                                                                             \
-        const uint8_t *w[NW];                                                                                     \
-        const float *x[NX];                                                                                       \
-        V16 acc[NW][NX];                                                                                          \
-        UNROLL for (int i = 0; i < (NW); i++) w[i] = p->w + (size_t)i * p->w_stride;                              \
-        UNROLL for (int j = 0; j < (NX); j++) x[j] = p->x[j];                                                     \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++)                               \
-            acc[i][j] = p->first ? v_zero() : v_load(p->sums + (j * KERN_PANEL + i) * KERN_LANES);                \
-        TILE_STEPS(NW, NX, row_f32, w, x, 0, 0, p->n / 16, acc)                                                   \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++)                               \
-            v_store(p->sums + (j * KERN_PANEL + i) * KERN_LANES, acc[i][j]);                                      \
+#define PANEL_TILE(NW, NX)                                                                         \
+    {                                                                                              \
+        const uint8_t *w[NW];                                                                      \
+        const float *x[NX];                                                                        \
+        V16 acc[NW][NX];                                                                           \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = p->w + (size_t)i * p->w_stride;               \
+        UNROLL for (int j = 0; j < (NX); j++) x[j] = p->x[j];                                      \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++)                \
+            acc[i][j] = p->first ? v_zero() : v_load(p->sums + (j * KERN_PANEL + i) * KERN_LANES); \
+        TILE_STEPS(NW, NX, row_f32, w, x, p->n / 16, acc, (void)0)                                 \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++)                \
+            v_store(p->sums + (j * KERN_PANEL + i) * KERN_LANES, acc[i][j]);                       \
     }
 
 struct panel_tile {
@@ -320,26 +300,26 @@ static void rope(float *head, const float *cs, int n_rot, enum op_pairs pairs)
 
 /* out[i] = EXPR of a = x[i], b = y[i], 16 at a time through locals, so that the compiler sees
  * no aliasing when out is x. */
-#define ELEMENTS(EXPR)                                                                                            \
-    for (int64_t i = 0; i < n; i += 16) {                                                                         \
-        float as[16] = { 0 }, bs[16] = { 0 }, os[16];                                                             \
-        size_t size = (size_t)(n - i < 16 ? n - i : 16) * sizeof *out;                                            \
-        if (n - i >= 16) {                                                                                        \
-            memcpy(as, x + i, sizeof as);                                                                         \
-            memcpy(bs, y + i, sizeof bs);                                                                         \
-        } else {                                                                                                  \
-            memcpy(as, x + i, size);                                                                              \
-            memcpy(bs, y + i, size);                                                                              \
-        }                                                                                                         \
-        for (int l = 0; l < 16; l++) {                                                                            \
-            float a = as[l], b = bs[l];                                                                           \
-            (void)b;                                                                                              \
-            os[l] = (EXPR);                                                                                       \
-        }                                                                                                         \
-        if (n - i >= 16)                                                                                          \
-            memcpy(out + i, os, sizeof os);                                                                       \
-        else                                                                                                      \
-            memcpy(out + i, os, size);                                                                            \
+#define ELEMENTS(EXPR)                                                 \
+    for (int64_t i = 0; i < n; i += 16) {                              \
+        float as[16] = { 0 }, bs[16] = { 0 }, os[16];                  \
+        size_t size = (size_t)(n - i < 16 ? n - i : 16) * sizeof *out; \
+        if (n - i >= 16) {                                             \
+            memcpy(as, x + i, sizeof as);                              \
+            memcpy(bs, y + i, sizeof bs);                              \
+        } else {                                                       \
+            memcpy(as, x + i, size);                                   \
+            memcpy(bs, y + i, size);                                   \
+        }                                                              \
+        for (int l = 0; l < 16; l++) {                                 \
+            float a = as[l], b = bs[l];                                \
+            (void)b;                                                   \
+            os[l] = (EXPR);                                            \
+        }                                                              \
+        if (n - i >= 16)                                               \
+            memcpy(out + i, os, sizeof os);                            \
+        else                                                           \
+            memcpy(out + i, os, size);                                 \
     }
 
 static void act_mul(float *out, const float *x, const float *y, int64_t n, enum op_act act)
