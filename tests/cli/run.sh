@@ -28,7 +28,7 @@ fi
 unset FORGE_MODEL FORGE_WEIGHTS POSIXLY_CORRECT
 LC_ALL=C
 export FORGE SRC LC_ALL
-top=$(mktemp -d "${TMPDIR:-/tmp}/forge-cli.XXXXXX") || exit 1
+top=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$top"; rm -rf "$top"' EXIT
 trap 'exit 130' INT TERM
 limit=
