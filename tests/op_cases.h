@@ -1,5 +1,6 @@
 /* One list of cases for every operation, run on two instances and compared:
- * a is the oracle, b the one under test.  Any backend can be put through it. */
+ * a is the oracle, b the one under test.  Any backend can be put through it;
+ * bounds are in one table in op_cases.c. */
 #ifndef FORGE_TESTS_OP_CASES_H
 #define FORGE_TESTS_OP_CASES_H
 

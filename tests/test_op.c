@@ -13,9 +13,9 @@
 
 static struct backend *open_one(const char *selector, const char *isa, int n_threads)
 {
-    struct backend_params params = { .n_threads = n_threads, .cpu_isa = isa };
+    struct backend_params params = {.n_threads = n_threads, .cpu_isa = isa};
     struct backend *be[REGISTRY_MAX_INSTANCES];
-    struct err err = { 0 };
+    struct err err = {0};
     int n;
 
     ck_assert_msg(registry_open(selector, &params, be, &n, NULL, 0, &err) == 0, "%s", err.msg);
@@ -41,7 +41,7 @@ static void tally(void *user, const char *op, const char *variant, double error,
 START_TEST(cpu_against_ref)
 {
     struct backend *ref = open_one("ref", NULL, 1), *cpu = open_one("cpu", NULL, 2);
-    struct tally t = { 0 };
+    struct tally t = {0};
     int n = op_cases_run(ref, cpu, false, tally, &t);
     ck_assert_int_eq(t.bad, 0);
     ck_assert_int_eq(t.ok, n);
@@ -51,13 +51,13 @@ START_TEST(cpu_against_ref)
 }
 END_TEST
 
-static const char *const isas[] = { "avx512", "avx2", "c" };
+static const char *const isas[] = {"avx512", "avx2", "c"};
 
 START_TEST(isa_equals_c)
 {
-    struct backend_params params = { .n_threads = 1, .cpu_isa = isas[_i] };
+    struct backend_params params = {.n_threads = 1, .cpu_isa = isas[_i]};
     struct backend *c = open_one("cpu", "c", 1), *be[REGISTRY_MAX_INSTANCES];
-    struct tally t = { 0 };
+    struct tally t = {0};
     int n;
 
     if (registry_open("cpu", &params, be, &n, NULL, 0, NULL) != 0) {
@@ -74,7 +74,7 @@ END_TEST
 START_TEST(threads_equal)
 {
     struct backend *one = open_one("cpu", NULL, 1), *more = open_one("cpu", NULL, _i);
-    struct tally t = { 0 };
+    struct tally t = {0};
     op_cases_run(one, more, true, tally, &t);
     ck_assert_int_eq(t.bad, 0);
     registry_close(one);
@@ -82,7 +82,8 @@ START_TEST(threads_equal)
 }
 END_TEST
 
-static void noop_add(struct backend *be, const struct tensor *out, const struct tensor *a, const struct tensor *b)
+static void noop_add(struct backend *be, const struct tensor *out, const struct tensor *a,
+                     const struct tensor *b)
 {
     (void)be, (void)out, (void)a, (void)b;
 }
@@ -101,7 +102,7 @@ START_TEST(list_catches)
     struct backend *ref = open_one("ref", NULL, 1), *cpu = open_one("cpu", NULL, 1);
     struct backend_ops bent = *cpu->ops;
     const struct backend_ops *good = cpu->ops;
-    struct tally t = { .quiet = true };
+    struct tally t = {.quiet = true};
     bent.add = noop_add;
     bent.softcap = bent_softcap;
     cpu->ops = &bent;
@@ -145,12 +146,13 @@ static void must_equal(struct backend *be, const struct tensor *a, const struct 
     free(y);
 }
 
-static const enum dtype linear_types[] = { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_1, DTYPE_Q6_K };
+static const enum dtype linear_types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
+                                          DTYPE_Q4_0, DTYPE_Q5_1, DTYPE_Q6_K};
 
 /* A row alone = the same row among 2, 3, 4, 7, 64, 150 others. */
 START_TEST(rows_alone)
 {
-    static const int batches[] = { 1, 2, 3, 4, 5, 7, 64, 150 };
+    static const int batches[] = {1, 2, 3, 4, 5, 7, 64, 150};
     enum { N = 150, K = 1280, O = 50 };
     struct backend *be = open_one("cpu", NULL, 2);
     enum dtype dtype = linear_types[_i];
@@ -160,7 +162,7 @@ START_TEST(rows_alone)
     ck_assert(dtype_row_size(dtype, K, &row));
     uint8_t *blocks = mem_array(row * O, 1);
     op_cases_blocks(dtype, blocks, (size_t)K * O, 10);
-    struct host_matrix m = { .name = "w", .dtype = dtype, .rows = O, .cols = K, .data = blocks };
+    struct host_matrix m = {.name = "w", .dtype = dtype, .rows = O, .cols = K, .data = blocks};
     ck_assert_int_eq(op_import(be, &w, &m, NULL), 0);
     free(blocks);
     for (int r = 0; r < N; r++) {
@@ -169,7 +171,8 @@ START_TEST(rows_alone)
     }
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
         int n = batches[b], r0 = (N - n) / 2;
-        struct tensor xr = tensor_rows(&x, r0, n), o = tensor_rows(&out, r0, n), want = tensor_rows(&alone, r0, n);
+        struct tensor xr = tensor_rows(&x, r0, n), o = tensor_rows(&out, r0, n),
+                      want = tensor_rows(&alone, r0, n);
         op_linear(be, &o, &xr, &w, NULL);
         must_equal(be, &o, &want, dtype_info(dtype)->name);
     }
@@ -188,11 +191,11 @@ enum { LEN = 150, DIM = 40, HEADS = 6, KV_HEADS = 2 };
 static struct tensor attend(struct backend *be, int page_size, int chunk, int window, enum dtype dtype)
 {
     int n_pages = (LEN + page_size - 1) / page_size;
-    int32_t pos[LEN], seq[LEN] = { 0 }, table[LEN];
-    struct kv_layer kv = { .n_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = page_size };
+    int32_t pos[LEN], seq[LEN] = {0}, table[LEN];
+    struct kv_layer kv = {.n_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = page_size};
     struct tensor out = filled(be, LEN, HEADS * DIM, 1), q = filled(be, LEN, HEADS * DIM, 2),
                   k = filled(be, LEN, KV_HEADS * DIM, 3), v = filled(be, LEN, KV_HEADS * DIM, 4);
-    struct attention_args args = { .scale = 2.0f, .window = window, .n_heads = HEADS };
+    struct attention_args args = {.scale = 2.0f, .window = window, .n_heads = HEADS};
 
     for (int i = 0; i < LEN; i++) {
         pos[i] = i;
@@ -200,16 +203,19 @@ static struct tensor attend(struct backend *be, int page_size, int chunk, int wi
     }
     ck_assert_int_eq(op_alloc(be, &kv.k, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
     ck_assert_int_eq(op_alloc(be, &kv.v, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
-    struct tensor tpos = ints(be, LEN, 1, pos), tseq = ints(be, LEN, 1, seq), tpages = ints(be, 1, n_pages, table);
+    struct tensor tpos = ints(be, LEN, 1, pos), tseq = ints(be, LEN, 1, seq),
+                  tpages = ints(be, 1, n_pages, table);
     op_begin(be);
     for (int r = 0; r < LEN; r += chunk) {
         int n = LEN - r < chunk ? LEN - r : chunk;
-        struct kv_rows rows = { .pos = tensor_rows(&tpos, r, n), .seq = tensor_rows(&tseq, r, n), .pages = tpages };
-        struct tensor kr = tensor_rows(&k, r, n), vr = tensor_rows(&v, r, n), qr = tensor_rows(&q, r, n), o = tensor_rows(&out, r, n);
+        struct kv_rows rows = {
+            .pos = tensor_rows(&tpos, r, n), .seq = tensor_rows(&tseq, r, n), .pages = tpages};
+        struct tensor kr = tensor_rows(&k, r, n), vr = tensor_rows(&v, r, n), qr = tensor_rows(&q, r, n),
+                      o = tensor_rows(&out, r, n);
         op_kv_store(be, &kv, &kr, &vr, &rows);
         op_attention(be, &o, &qr, &kv, &rows, &args);
     }
-    struct buffer *bufs[] = { q.buf, k.buf, v.buf, kv.k.buf, kv.v.buf, tpos.buf, tseq.buf, tpages.buf };
+    struct buffer *bufs[] = {q.buf, k.buf, v.buf, kv.k.buf, kv.v.buf, tpos.buf, tseq.buf, tpages.buf};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
         op_free(bufs[i]);
     return out;
@@ -217,7 +223,7 @@ static struct tensor attend(struct backend *be, int page_size, int chunk, int wi
 
 START_TEST(pages_and_chunks)
 {
-    static const int pages[] = { 1, 16, 256, LEN }, chunks[] = { 1, 7, 32, LEN }, windows[] = { 0, 1, 33, 100 };
+    static const int pages[] = {1, 16, 256, LEN}, chunks[] = {1, 7, 32, LEN}, windows[] = {0, 1, 33, 100};
     struct backend *be = open_one("cpu", NULL, 2);
     enum dtype dtype = _i ? DTYPE_F16 : DTYPE_F32;
 
@@ -240,7 +246,8 @@ END_TEST
 START_TEST(nan_travels)
 {
     struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
-    struct tensor x = filled(be, 2, 40, 1), w = filled(be, 3, 40, 2), out = filled(be, 2, 3, 3), id = ints(be, 2, 1, (int32_t[2]){ 0 });
+    struct tensor x = filled(be, 2, 40, 1), w = filled(be, 3, 40, 2), out = filled(be, 2, 3, 3),
+                  id = ints(be, 2, 1, (int32_t[2]){0});
     struct tensor first = tensor_reshape(&x, 80, 1);
     float nan = NAN, got[6];
     int32_t ids[2];
@@ -274,7 +281,8 @@ END_TEST
 
 START_TEST(picks_by_hand)
 {
-    static const float rows[4][6] = { { 1, 5, 5, -2, 0, 5 }, { -3, -1, -2, -1, -9, -4 }, { 0, NAN, 1, 2, 3, 4 }, { 0, 1, INFINITY, 2, 3, 4 } };
+    static const float rows[4][6] = {
+        {1, 5, 5, -2, 0, 5}, {-3, -1, -2, -1, -9, -4}, {0, NAN, 1, 2, 3, 4}, {0, 1, INFINITY, 2, 3, 4}};
     struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
     struct tensor x, id, ids, vals;
     int32_t best[4], top[4][3];
@@ -307,7 +315,7 @@ END_TEST
  * in range whatever the logits are. */
 START_TEST(route_by_hand)
 {
-    static const float l[3][4] = { { 0, 2, 2, 1 }, { 3, 3, 3, 3 }, { NAN, NAN, 1, NAN } };
+    static const float l[3][4] = {{0, 2, 2, 1}, {3, 3, 3, 3}, {NAN, NAN, 1, NAN}};
     struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
     struct tensor x, ids, w;
     int32_t id[3][2];
@@ -321,7 +329,8 @@ START_TEST(route_by_hand)
     op_route(be, &ids, &w, &x, true);
     ck_assert_int_eq(op_read(be, id, &ids, NULL), 0);
     ck_assert_int_eq(op_read(be, got, &w, NULL), 0);
-    ck_assert(id[0][0] == 1 && id[0][1] == 2 && id[1][0] == 0 && id[1][1] == 1 && id[2][0] == 2 && id[2][1] == 0);
+    ck_assert(id[0][0] == 1 && id[0][1] == 2 && id[1][0] == 0 && id[1][1] == 1 && id[2][0] == 2 &&
+              id[2][1] == 0);
     ck_assert(fabsf(got[0][0] - 0.5f) < 1e-6f && fabsf(got[1][1] - 0.5f) < 1e-6f);
     op_route(be, &ids, &w, &x, false);
     ck_assert_int_eq(op_read(be, got, &w, NULL), 0);
@@ -336,7 +345,7 @@ END_TEST
 /* Every half, through import and linear with the unit vector: exact on each instruction set. */
 START_TEST(halves_are_exact)
 {
-    struct backend_params params = { .n_threads = 1, .cpu_isa = isas[_i] };
+    struct backend_params params = {.n_threads = 1, .cpu_isa = isas[_i]};
     struct backend *be[REGISTRY_MAX_INSTANCES];
     int n;
 
@@ -349,7 +358,8 @@ START_TEST(halves_are_exact)
     for (int i = 0; i < 65536; i++)
         h[i] = (uint16_t)i;
     for (int type = 0; type < 2; type++) {
-        struct host_matrix m = { .name = "h", .dtype = type ? DTYPE_BF16 : DTYPE_F16, .rows = 4096, .cols = 16, .data = h };
+        struct host_matrix m = {
+            .name = "h", .dtype = type ? DTYPE_BF16 : DTYPE_F16, .rows = 4096, .cols = 16, .data = h};
         int32_t ids[4096];
         struct tensor w, out, id;
         for (int i = 0; i < 4096; i++)
@@ -362,7 +372,8 @@ START_TEST(halves_are_exact)
         ck_assert_int_eq(op_read(be[0], got, &out, NULL), 0);
         for (int i = 0; i < 65536; i++) {
             float want = type ? bf16_to_f32(h[i]) : f16_to_f32(h[i]);
-            ck_assert_msg(isnan(want) ? isnan(got[i]) : memcmp(&want, &got[i], 4) == 0, "half %04x", (unsigned)i);
+            ck_assert_msg(isnan(want) ? isnan(got[i]) : memcmp(&want, &got[i], 4) == 0, "half %04x",
+                          (unsigned)i);
         }
         op_free(w.buf);
         op_free(out.buf);
@@ -378,7 +389,7 @@ END_TEST
 START_TEST(import_and_export)
 {
     struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
-    struct err err = { 0 };
+    struct err err = {0};
     uint8_t file[80];
     float values[16], back[16];
     struct tensor w;
@@ -386,7 +397,13 @@ START_TEST(import_and_export)
     op_cases_random(values, 16, 1, 5);
     memset(file, 0, sizeof file);
     memcpy(file + 3, values, sizeof values);
-    struct host_matrix m = { .name = "layers.0.w", .dtype = DTYPE_F32, .rows = 4, .cols = 4, .data = file + 3, .file = file, .file_size = sizeof file };
+    struct host_matrix m = {.name = "layers.0.w",
+                            .dtype = DTYPE_F32,
+                            .rows = 4,
+                            .cols = 4,
+                            .data = file + 3,
+                            .file = file,
+                            .file_size = sizeof file};
     ck_assert_int_eq(op_import(be, &w, &m, &err), 0);
     ck_assert_ptr_eq(w.buf->host + w.off, file + 3); /* a view */
     ck_assert_int_eq(op_export(be, back, &w, &err), 0);
@@ -425,9 +442,9 @@ END_TEST
 START_TEST(alloc_is_checked)
 {
     struct backend *be = open_one("cpu", NULL, 1);
-    struct err err = { 0 };
+    struct err err = {0};
     struct tensor t;
-    float zero[6] = { 1 };
+    float zero[6] = {1};
 
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, 2, 3, &err), 0);
     ck_assert_uint_eq((uintptr_t)t.buf->host % 64, 0);
@@ -439,14 +456,16 @@ START_TEST(alloc_is_checked)
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, INT64_MAX, 3, &err), ERR_NOMEM);
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, -1, 3, &err), ERR_ARG);
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_Q4_K, 1, 255, &err), ERR_ARG);
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, (int64_t)1 << 40, (int64_t)1 << 18, &err), ERR_NOMEM); /* 2^60 bytes */
+    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, (int64_t)1 << 40, (int64_t)1 << 18, &err),
+                     ERR_NOMEM); /* 2^60 bytes */
     ck_assert_ptr_nonnull(strstr(err.msg, "cpu"));
     registry_close(be);
 }
 END_TEST
 
 /* ---- the choke point ---- */
-static void failing_add(struct backend *be, const struct tensor *out, const struct tensor *a, const struct tensor *b)
+static void failing_add(struct backend *be, const struct tensor *out, const struct tensor *a,
+                        const struct tensor *b)
 {
     (void)out, (void)a, (void)b;
     backend_fail(be, ERR_DEVICE, "lost the %s", "device");
@@ -459,7 +478,7 @@ START_TEST(first_failure_is_kept)
     struct backend_ops bent = *good;
     struct tensor x = filled(be, 2, 3, 1);
     float before[6], after[6];
-    struct err err = { 0 };
+    struct err err = {0};
 
     bent.add = failing_add;
     be->ops = &bent;
@@ -467,7 +486,7 @@ START_TEST(first_failure_is_kept)
     ck_assert_int_eq(op_read(be, before, &x, &err), 0);
     op_add(be, &x, &x, &x);
     op_scale(be, &x, 2.0f); /* does nothing any more */
-    op_write(be, &x, (float[6]){ 0 });
+    op_write(be, &x, (float[6]){0});
     ck_assert_uint_eq(op_stats(be, OP_SCALE)->calls, 0);
     ck_assert_int_eq(op_read(be, after, &x, &err), ERR_DEVICE);
     ck_assert_ptr_nonnull(strstr(err.msg, "cpu: add of [2, 3] to [2, 3]: lost the device"));
@@ -487,7 +506,8 @@ END_TEST
 START_TEST(stats_count)
 {
     struct backend *be = open_one("cpu", NULL, 2);
-    struct tensor x = filled(be, 4, 8, 1), w = filled(be, 3, 8, 2), out = filled(be, 4, 3, 3), none = tensor_rows(&x, 0, 0);
+    struct tensor x = filled(be, 4, 8, 1), w = filled(be, 3, 8, 2), out = filled(be, 4, 3, 3),
+                  none = tensor_rows(&x, 0, 0);
 
     ck_assert_ptr_null(op_stats(be, OP_LINEAR)->device);
     op_begin(be);
@@ -544,33 +564,34 @@ static const struct selector_case {
     int code, n;
     const char *devices; /* or part of the message */
 } selectors[] = {
-    { "auto", 0, 1, "cpu" },
-    { "cpu", 0, 1, "cpu" },
-    { "ref", 0, 1, "ref" },
-    { "cpu,ref", 0, 2, "cpu ref" },
-    { " ref , cpu,ref", 0, 3, "ref cpu ref" },
-    { "REFERENCE in", 0, 1, "ref" },
-    { "thread", ERR_ARG, 0, "fits more than one device" },
-    { "nonesuch", ERR_ARG, 0, "devices here: cpu (" },
-    { "", ERR_ARG, 0, "empty" },
-    { "cpu,", ERR_ARG, 0, "empty" },
-    { ",cpu", ERR_ARG, 0, "empty" },
-    { "cpu:0", ERR_ARG, 0, "cpu:0" },
-    { "cpu,nonesuch", ERR_ARG, 0, "nonesuch" },
-    { "opencl", ERR_DEVICE, 0, "OpenCL" },
-    { "opencl:gpu", ERR_DEVICE, 0, "opencl:gpu" },
-    { "opencl:1.0", ERR_DEVICE, 0, "OpenCL" },
-    { "ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", 0, 16, "ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref" },
-    { "ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", ERR_ARG, 0, "more than 16" },
+    {"auto", 0, 1, "cpu"},
+    {"cpu", 0, 1, "cpu"},
+    {"ref", 0, 1, "ref"},
+    {"cpu,ref", 0, 2, "cpu ref"},
+    {" ref , cpu,ref", 0, 3, "ref cpu ref"},
+    {"REFERENCE in", 0, 1, "ref"},
+    {"thread", ERR_ARG, 0, "fits more than one device"},
+    {"nonesuch", ERR_ARG, 0, "devices here: cpu ("},
+    {"", ERR_ARG, 0, "empty"},
+    {"cpu,", ERR_ARG, 0, "empty"},
+    {",cpu", ERR_ARG, 0, "empty"},
+    {"cpu:0", ERR_ARG, 0, "cpu:0"},
+    {"cpu,nonesuch", ERR_ARG, 0, "nonesuch"},
+    {"opencl", ERR_DEVICE, 0, "OpenCL"},
+    {"opencl:gpu", ERR_DEVICE, 0, "opencl:gpu"},
+    {"opencl:1.0", ERR_DEVICE, 0, "OpenCL"},
+    {"ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", 0, 16,
+     "ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref"},
+    {"ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", ERR_ARG, 0, "more than 16"},
 };
 
 START_TEST(selector)
 {
     const struct selector_case *c = &selectors[_i];
-    struct backend_params params = { .n_threads = 1 };
+    struct backend_params params = {.n_threads = 1};
     struct backend *be[REGISTRY_MAX_INSTANCES];
     char reason[256] = "", devices[128] = "";
-    struct err err = { 0 };
+    struct err err = {0};
     int n = -1, rc = registry_open(c->selector, &params, be, &n, reason, sizeof reason, &err);
 
     ck_assert_msg(rc == c->code && n == c->n, "\"%s\": %d, %d instances, %s", c->selector, rc, n, err.msg);
@@ -580,7 +601,8 @@ START_TEST(selector)
     }
     ck_assert_ptr_nonnull(strstr(reason, op_device(be[0])));
     for (int i = 0; i < n; i++) {
-        strcat(strcat(devices, i > 0 ? " " : ""), op_device(be[i]));
+        size_t len = strlen(devices);
+        snprintf(devices + len, sizeof devices - len, "%s%s", i > 0 ? " " : "", op_device(be[i]));
         registry_close(be[i]);
     }
     ck_assert_str_eq(devices, c->devices);
@@ -607,18 +629,18 @@ END_TEST
 
 START_TEST(isa_by_name)
 {
-    static const char *const wrong[] = { "avx3", "", "AVX2", "neon" };
+    static const char *const wrong[] = {"avx3", "", "AVX2", "neon"};
     struct backend *be[REGISTRY_MAX_INSTANCES];
-    struct err err = { 0 };
+    struct err err = {0};
     int n;
 
     for (int i = 0; i < 4; i++) {
-        struct backend_params params = { .cpu_isa = wrong[i] };
+        struct backend_params params = {.cpu_isa = wrong[i]};
         ck_assert_int_eq(registry_open("cpu", &params, be, &n, NULL, 0, &err), ERR_ARG);
         ck_assert_ptr_nonnull(strstr(err.msg, wrong[i]));
         ck_assert_ptr_nonnull(strstr(err.msg, "usable here: "));
     }
-    struct backend_params bad = { .n_threads = -1 };
+    struct backend_params bad = {.n_threads = -1};
     ck_assert_int_eq(registry_open("cpu", &bad, be, &n, NULL, 0, &err), ERR_ARG);
     registry_close(open_one("cpu", "c", 1));
 }

@@ -40,25 +40,30 @@ const char *op_name(enum op_id op)
 
 /* ---- contracts ---- */
 /* A matrix of this instance that lies inside its buffer. */
-static ATTR_UNUSED bool is(const struct backend *be, const struct tensor *t, enum dtype dtype, int64_t rows, int64_t cols)
+static ATTR_UNUSED bool is(const struct backend *be, const struct tensor *t, enum dtype dtype, int64_t rows,
+                           int64_t cols)
 {
     size_t end;
     return t->buf != NULL && t->buf->be == be && t->dtype == dtype && t->rows == rows && t->cols == cols &&
            mem_add(t->off, tensor_size(t), &end) && end <= t->buf->size;
 }
 
-static ATTR_UNUSED bool is_weight(const struct backend *be, const struct tensor *t, int64_t rows, int64_t cols)
+static ATTR_UNUSED bool is_weight(const struct backend *be, const struct tensor *t, int64_t rows,
+                                  int64_t cols)
 {
     return dtype_runnable(t->dtype) && is(be, t, t->dtype, rows, cols);
 }
 
-static ATTR_UNUSED bool is_kv(const struct backend *be, const struct kv_layer *kv, const struct kv_rows *rows, int64_t n)
+static ATTR_UNUSED bool is_kv(const struct backend *be, const struct kv_layer *kv, const struct kv_rows *rows,
+                              int64_t n)
 {
     int64_t unit = (int64_t)kv->n_kv_heads * kv->page_size;
     return kv->n_kv_heads > 0 && kv->head_dim > 0 && kv->page_size > 0 && kv->k.rows % unit == 0 &&
-           (kv->k.dtype == DTYPE_F32 || kv->k.dtype == DTYPE_F16) && is(be, &kv->k, kv->k.dtype, kv->k.rows, kv->head_dim) &&
+           (kv->k.dtype == DTYPE_F32 || kv->k.dtype == DTYPE_F16) &&
+           is(be, &kv->k, kv->k.dtype, kv->k.rows, kv->head_dim) &&
            is(be, &kv->v, kv->k.dtype, kv->k.rows, kv->head_dim) && is(be, &rows->pos, DTYPE_I32, n, 1) &&
-           is(be, &rows->seq, DTYPE_I32, n, 1) && is(be, &rows->pages, DTYPE_I32, rows->pages.rows, rows->pages.cols);
+           is(be, &rows->seq, DTYPE_I32, n, 1) &&
+           is(be, &rows->pages, DTYPE_I32, rows->pages.rows, rows->pages.cols);
 }
 
 /* ---- counting ---- */
@@ -97,7 +102,7 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     struct op_stats *s = &be->stats[op];
 
     if (be->profiling) {
-        struct err err = { 0 };
+        struct err err = {0};
         int rc = be->ops->sync(be, &err);
         if (rc != 0)
             backend_fail(be, rc, "%s", err.msg);
@@ -120,7 +125,7 @@ const struct op_stats *op_stats(const struct backend *be, enum op_id op)
 void op_stats_reset(struct backend *be)
 {
     for (int i = 0; i < OP_COUNT; i++)
-        be->stats[i] = (struct op_stats){ 0 };
+        be->stats[i] = (struct op_stats){0};
 }
 
 void op_profile(struct backend *be, bool on)
@@ -134,7 +139,8 @@ const char *op_device(const struct backend *be)
 }
 
 /* ---- rows in, rows out ---- */
-void op_embed(struct backend *be, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale)
+void op_embed(struct backend *be, const struct tensor *out, const struct tensor *table,
+              const struct tensor *ids, float scale)
 {
     assert(is(be, out, DTYPE_F32, ids->rows, table->cols));
     assert(is_weight(be, table, table->rows, table->cols));
@@ -142,10 +148,12 @@ void op_embed(struct backend *be, const struct tensor *out, const struct tensor 
     if (!enter(be, OP_EMBED, out, table))
         return;
     be->ops->embed(be, out, table, ids, scale);
-    leave(be, OP_EMBED, out->rows, size_of(out) + size_of(ids) + size_of_rows(table, (uint64_t)out->rows), count(out));
+    leave(be, OP_EMBED, out->rows, size_of(out) + size_of(ids) + size_of_rows(table, (uint64_t)out->rows),
+          count(out));
 }
 
-void op_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one)
+void op_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                float eps, bool add_one)
 {
     assert(is(be, x, DTYPE_F32, x->rows, x->cols));
     assert(is(be, out, DTYPE_F32, x->rows, x->cols));
@@ -156,8 +164,8 @@ void op_rmsnorm(struct backend *be, const struct tensor *out, const struct tenso
     leave(be, OP_RMSNORM, x->rows, size_of(x) + size_of(out) + size_of(w), 4 * count(x));
 }
 
-static void check_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                         const struct tensor *bias)
+static void check_linear(struct backend *be, const struct tensor *out, const struct tensor *x,
+                         const struct tensor *w, const struct tensor *bias)
 {
     assert(is(be, x, DTYPE_F32, x->rows, x->cols));
     assert(is_weight(be, w, w->rows, x->cols));
@@ -176,7 +184,8 @@ static uint64_t linear_flops(const struct tensor *x, const struct tensor *w)
     return 2 * (uint64_t)x->rows * count(w);
 }
 
-void op_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+void op_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+               const struct tensor *bias)
 {
     check_linear(be, out, x, w, bias);
     if (!enter(be, OP_LINEAR, out, x))
@@ -185,7 +194,8 @@ void op_linear(struct backend *be, const struct tensor *out, const struct tensor
     leave(be, OP_LINEAR, x->rows, size_of(x) + linear_bytes(out, w, bias), linear_flops(x, w));
 }
 
-void op_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs)
+void op_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot,
+             enum op_pairs pairs)
 {
     assert(n_heads > 0 && n_rot >= 0 && n_rot % 2 == 0);
     assert(is(be, x, DTYPE_F32, x->rows, x->cols));
@@ -198,7 +208,8 @@ void op_rope(struct backend *be, const struct tensor *x, const struct tensor *cs
     leave(be, OP_ROPE, x->rows, 8 * n + size_of(cs), 3 * n);
 }
 
-void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v, const struct kv_rows *rows)
+void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                 const struct tensor *v, const struct kv_rows *rows)
 {
     assert(is_kv(be, kv, rows, k->rows));
     assert(is(be, k, DTYPE_F32, k->rows, (int64_t)kv->n_kv_heads * kv->head_dim));
@@ -224,8 +235,8 @@ static uint64_t positions_seen(const struct kv_rows *rows, int window)
     return n;
 }
 
-void op_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                  const struct kv_rows *rows, const struct attention_args *args)
+void op_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
+                  const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
     assert(is_kv(be, kv, rows, q->rows));
     assert(args->n_heads > 0 && args->n_heads % kv->n_kv_heads == 0 && args->window >= 0);
@@ -241,7 +252,8 @@ void op_attention(struct backend *be, const struct tensor *out, const struct ten
 }
 
 /* ---- element by element ---- */
-void op_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act)
+void op_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate,
+                const struct tensor *up, enum op_act act)
 {
     assert(is(be, gate, DTYPE_F32, gate->rows, gate->cols));
     assert(is(be, up, DTYPE_F32, gate->rows, gate->cols));
@@ -283,7 +295,8 @@ void op_softcap(struct backend *be, const struct tensor *x, float cap)
 }
 
 /* ---- experts ---- */
-void op_route(struct backend *be, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm)
+void op_route(struct backend *be, const struct tensor *ids, const struct tensor *w,
+              const struct tensor *logits, bool renorm)
 {
     assert(is(be, logits, DTYPE_F32, logits->rows, logits->cols));
     assert(ids->cols > 0 && ids->cols <= logits->cols);
@@ -295,8 +308,9 @@ void op_route(struct backend *be, const struct tensor *ids, const struct tensor 
     leave(be, OP_ROUTE, logits->rows, size_of(logits) + size_of(ids) + size_of(w), 4 * count(logits));
 }
 
-void op_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                       int n_experts, const struct tensor *ids, const struct tensor *w)
+void op_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x,
+                       const struct tensor *experts, int n_experts, const struct tensor *ids,
+                       const struct tensor *w)
 {
     int64_t n = ids->rows, pairs = ids->rows * ids->cols;
 
@@ -318,7 +332,8 @@ void op_linear_experts(struct backend *be, const struct tensor *out, const struc
 }
 
 /* ---- picking ---- */
-void op_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *rows)
+void op_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
+                    const struct tensor *rows)
 {
     assert(is(be, x, DTYPE_F32, x->rows, x->cols));
     assert(is(be, rows, DTYPE_I32, rows->rows, 1));
@@ -352,8 +367,8 @@ void op_topk(struct backend *be, const struct tensor *ids, const struct tensor *
 }
 
 /* ---- fused forms ---- */
-void op_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
-                   const struct tensor *const bias[3])
+void op_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x,
+                   const struct tensor w[3], const struct tensor *const bias[3])
 {
     if (be->ops->linear_qkv == NULL) {
         for (int i = 0; i < 3; i++)
@@ -372,8 +387,8 @@ void op_linear_qkv(struct backend *be, const struct tensor out[3], const struct 
     leave(be, OP_LINEAR_QKV, x->rows, bytes, flops);
 }
 
-void op_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
-                const struct tensor *wg, const struct tensor *wu, enum op_act act)
+void op_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
+                const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     if (be->ops->gate_up == NULL) {
         op_linear(be, out, x, wg, NULL);
@@ -390,8 +405,8 @@ void op_gate_up(struct backend *be, const struct tensor *out, const struct tenso
           linear_flops(x, wg) + linear_flops(x, wu) + 8 * count(out));
 }
 
-void op_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
-                   const struct tensor *w, const struct tensor *bias)
+void op_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp,
+                   const struct tensor *h, const struct tensor *w, const struct tensor *bias)
 {
     if (be->ops->linear_add == NULL) {
         op_linear(be, tmp, h, w, bias);
@@ -402,5 +417,6 @@ void op_linear_add(struct backend *be, const struct tensor *x, const struct tens
     if (!enter(be, OP_LINEAR_ADD, x, h))
         return;
     be->ops->linear_add(be, x, tmp, h, w, bias);
-    leave(be, OP_LINEAR_ADD, h->rows, size_of(h) + size_of(x) + linear_bytes(x, w, bias), linear_flops(h, w) + count(x));
+    leave(be, OP_LINEAR_ADD, h->rows, size_of(h) + size_of(x) + linear_bytes(x, w, bias),
+          linear_flops(h, w) + count(x));
 }

@@ -22,9 +22,8 @@ void backend_fail(struct backend *be, int code, const char *fmt, ...)
     if (be->doing == NULL)
         err_set(&be->latched, code, "%s: %s", be->device, what);
     else
-        err_set(&be->latched, code,
-                "%s: %s of [%" PRId64 ", %" PRId64 "] to [%" PRId64 ", %" PRId64 "]: %s", be->device, be->doing,
-                be->in_rows, be->in_cols, be->out_rows, be->out_cols, what);
+        err_set(&be->latched, code, "%s: %s of [%" PRId64 ", %" PRId64 "] to [%" PRId64 ", %" PRId64 "]: %s",
+                be->device, be->doing, be->in_rows, be->in_cols, be->out_rows, be->out_cols, what);
 }
 
 /* What latched in this step, copied out; 0 = nothing. */
@@ -45,20 +44,23 @@ static ATTR_UNUSED bool inside(const struct backend *be, const struct tensor *t)
 #define SIZE_LIMIT (PTRDIFF_MAX > INT32_MAX ? PTRDIFF_MAX >> 16 : PTRDIFF_MAX)
 
 /* Bytes of a [rows, cols] matrix. */
-static int matrix_size(size_t *size, enum dtype dtype, int64_t rows, int64_t cols, const char *name, struct err *err)
+static int matrix_size(size_t *size, enum dtype dtype, int64_t rows, int64_t cols, const char *name,
+                       struct err *err)
 {
     size_t row;
 
     if (rows < 0 || cols <= 0 || !dtype_row_size(dtype, cols, &row))
-        return err_set(err, ERR_ARG, "%s: [%" PRId64 ", %" PRId64 "] is no shape for %s (blocks of %u values)", name, rows,
+        return err_set(err, ERR_ARG,
+                       "%s: [%" PRId64 ", %" PRId64 "] is no shape for %s (blocks of %u values)", name, rows,
                        cols, dtype_info(dtype)->name, dtype_info(dtype)->block_elems);
     if ((uint64_t)rows > SIZE_MAX || !mem_mul(row, (size_t)rows, size) || *size > SIZE_LIMIT)
-        return err_set(err, ERR_NOMEM, "%s: [%" PRId64 ", %" PRId64 "] %s is larger than the address space", name, rows,
-                       cols, dtype_info(dtype)->name);
+        return err_set(err, ERR_NOMEM, "%s: [%" PRId64 ", %" PRId64 "] %s is larger than the address space",
+                       name, rows, cols, dtype_info(dtype)->name);
     return 0;
 }
 
-int op_alloc(struct backend *be, struct tensor *out, enum dtype dtype, int64_t rows, int64_t cols, struct err *err)
+int op_alloc(struct backend *be, struct tensor *out, enum dtype dtype, int64_t rows, int64_t cols,
+             struct err *err)
 {
     size_t size;
     int rc = matrix_size(&size, dtype, rows, cols, be->device, err);
@@ -68,7 +70,7 @@ int op_alloc(struct backend *be, struct tensor *out, enum dtype dtype, int64_t r
     struct buffer *buf = be->ops->alloc(be, size, err);
     if (buf == NULL)
         return err != NULL && err->code != 0 ? err->code : ERR_NOMEM;
-    *out = (struct tensor){ .buf = buf, .off = 0, .dtype = dtype, .rows = rows, .cols = cols };
+    *out = (struct tensor){.buf = buf, .off = 0, .dtype = dtype, .rows = rows, .cols = cols};
     return 0;
 }
 
@@ -119,8 +121,8 @@ int op_import(struct backend *be, struct tensor *out, const struct host_matrix *
         /* compared as integers: data outside of the file must not be a pointer computation */
         uintptr_t data = (uintptr_t)m->data, file = (uintptr_t)m->file;
         if (data < file || data - file > m->file_size || size > m->file_size - (data - file))
-            return err_set(err, ERR_FORMAT, "%s: its %zu bytes do not lie within the file of %zu bytes", name, size,
-                           m->file_size);
+            return err_set(err, ERR_FORMAT, "%s: its %zu bytes do not lie within the file of %zu bytes", name,
+                           size, m->file_size);
     }
     return be->ops->import(be, out, m, err);
 }
@@ -129,7 +131,8 @@ int op_export(struct backend *be, float *out, const struct tensor *w, struct err
 {
     assert(inside(be, w));
     if (!dtype_runnable(w->dtype))
-        return err_set(err, ERR_UNSUPPORTED, "%s: type %s has no f32 values", be->device, dtype_info(w->dtype)->name);
+        return err_set(err, ERR_UNSUPPORTED, "%s: type %s has no f32 values", be->device,
+                       dtype_info(w->dtype)->name);
     return be->ops->export(be, out, w, err);
 }
 
@@ -142,7 +145,7 @@ void op_begin(struct backend *be)
 
 int op_sync(struct backend *be, struct err *err)
 {
-    struct err own = { 0 };
+    struct err own = {0};
     int rc = be->ops->sync(be, &own);
 
     if (be->latched.code == 0 && rc != 0)

@@ -1,5 +1,6 @@
 /* Which devices there are and how a selector string picks them.
- * Instances are opened and closed here and nowhere else. */
+ * Instances are opened and closed here and nowhere else; what they can do is
+ * op.h's matter. */
 #ifndef FORGE_BACKEND_REGISTRY_H
 #define FORGE_BACKEND_REGISTRY_H
 

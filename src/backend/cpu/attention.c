@@ -19,9 +19,16 @@ static struct kern_kv view(const struct attention_job *j, int32_t seq, int kv_he
     const struct kv_layer *kv = j->kv;
     assert(seq >= 0 && seq < j->rows->pages.rows);
     return (struct kern_kv){
-        .k = host_ptr(&kv->k), .v = host_ptr(&kv->v), .pages = host_i32(&j->rows->pages) + seq * j->rows->pages.cols,
-        .n_kv_heads = kv->n_kv_heads, .kv_head = kv_head, .head_dim = kv->head_dim, .page_size = kv->page_size,
-        .f16 = kv->k.dtype == DTYPE_F16, .scale = j->args->scale, .softcap = j->args->softcap,
+        .k = host_ptr(&kv->k),
+        .v = host_ptr(&kv->v),
+        .pages = host_i32(&j->rows->pages) + seq * j->rows->pages.cols,
+        .n_kv_heads = kv->n_kv_heads,
+        .kv_head = kv_head,
+        .head_dim = kv->head_dim,
+        .page_size = kv->page_size,
+        .f16 = kv->k.dtype == DTYPE_F16,
+        .scale = j->args->scale,
+        .softcap = j->args->softcap,
     };
 }
 
@@ -32,7 +39,10 @@ static struct kern_query query(const struct attention_job *j, int64_t r, int h)
     int32_t last = host_i32(&j->rows->pos)[r], w = j->args->window;
     assert(last >= 0 && last / j->kv->page_size < j->rows->pages.cols);
     return (struct kern_query){
-        .q = host_f32(j->q) + at, .out = host_f32(j->out) + at, .first = w > 0 && last >= w ? last - w + 1 : 0, .last = last,
+        .q = host_f32(j->q) + at,
+        .out = host_f32(j->out) + at,
+        .first = w > 0 && last >= w ? last - w + 1 : 0,
+        .last = last,
     };
 }
 
@@ -42,7 +52,7 @@ static void attend_rows(struct cpu *cpu, const struct attention_job *j, int kv_h
     int group = j->args->n_heads / j->kv->n_kv_heads, n = 0;
     struct kern_query q[KERN_TILE];
     const int32_t *seq = host_i32(&j->rows->seq);
-    struct kern_kv kv = { 0 };
+    struct kern_kv kv = {0};
 
     for (int64_t r = r0; r < r1; r++) {
         if (n > 0 && seq[r] != seq[r - 1]) {
@@ -75,10 +85,10 @@ static void attention_range(struct cpu *cpu, const void *arg, int64_t lo, int64_
     }
 }
 
-void cpu_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                   const struct kv_rows *rows, const struct attention_args *args)
+void cpu_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
+                   const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
-    struct attention_job j = { .out = out, .q = q, .kv = kv, .rows = rows, .args = args, .block = KERN_TILE };
+    struct attention_job j = {.out = out, .q = q, .kv = kv, .rows = rows, .args = args, .block = KERN_TILE};
     int64_t blocks = (q->rows + j.block - 1) / j.block, seen = 0;
 
     for (int64_t r = 0; r < q->rows; r++)

@@ -1,5 +1,6 @@
 /* Memory of the CPU backends: zeroed buffers of their own, and views over a
- * mapped file for weights.  Knows nothing of what is computed. */
+ * mapped file for weights, which are never copied.  Sizes were checked in
+ * op_memory.c.  Must not know what is computed. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ struct host_buffer {
 void host_caps(const struct backend *be, struct backend_caps *out)
 {
     (void)be;
-    *out = (struct backend_caps){ .host_memory = true, .max_alloc = 0, .mem_size = 0 };
+    *out = (struct backend_caps){.host_memory = true, .max_alloc = 0, .mem_size = 0};
 }
 
 /* A buffer over `host`, which is freed with it when owned. */
@@ -28,7 +29,7 @@ static struct buffer *buffer_over(struct backend *be, void *host, size_t size, b
         err_set(err, ERR_NOMEM, "%s: no memory for a buffer's record", be->device);
         return NULL;
     }
-    b->buf = (struct buffer){ .be = be, .size = size, .host = host };
+    b->buf = (struct buffer){.be = be, .size = size, .host = host};
     b->owned = owned ? host : NULL;
     return &b->buf;
 }
@@ -82,7 +83,7 @@ int host_read(struct backend *be, void *dst, const struct tensor *src, struct er
 
 int host_import(struct backend *be, struct tensor *out, const struct host_matrix *m, struct err *err)
 {
-    struct tensor t = { .buf = NULL, .off = 0, .dtype = m->dtype, .rows = m->rows, .cols = m->cols };
+    struct tensor t = {.buf = NULL, .off = 0, .dtype = m->dtype, .rows = m->rows, .cols = m->cols};
     size_t size = tensor_size(&t);
 
     if (m->file != NULL) {
@@ -103,7 +104,8 @@ int host_export(struct backend *be, float *out, const struct tensor *w, struct e
 {
     (void)be, (void)err;
     for (int64_t r = 0; r < w->rows; r++)
-        dtype_info(w->dtype)->to_f32(out + r * w->cols, host_ptr(w) + (size_t)r * host_row_size(w), (size_t)w->cols);
+        dtype_info(w->dtype)->to_f32(out + r * w->cols, host_ptr(w) + (size_t)r * host_row_size(w),
+                                     (size_t)w->cols);
     return 0;
 }
 

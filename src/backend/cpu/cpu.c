@@ -36,7 +36,7 @@ static void take_parts(void *arg, int thread, int n_threads)
 
 void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg)
 {
-    struct range_job job = { .cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain };
+    struct range_job job = {.cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain};
 
     if (cpu->n_threads == 1 || n <= grain) {
         fn(cpu, arg, 0, n, cpu->scratch[0]);
@@ -122,7 +122,8 @@ int cpu_open(struct backend **out, const struct backend_params *params, struct e
     cpu->n_threads = pool_size(cpu->pool);
     cpu->scratch = mem_array((size_t)cpu->n_threads, sizeof(struct kern_scratch *));
     for (int t = 0; t < cpu->n_threads; t++)
-        if (cpu->scratch == NULL || (cpu->scratch[t] = mem_aligned(64, sizeof(struct kern_scratch))) == NULL) {
+        if (cpu->scratch == NULL ||
+            (cpu->scratch[t] = mem_aligned(64, sizeof(struct kern_scratch))) == NULL) {
             rc = err_set(err, ERR_NOMEM, "cpu: no memory for the scratch of %d threads", cpu->n_threads);
             goto fail;
         }

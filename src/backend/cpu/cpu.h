@@ -1,5 +1,6 @@
 /* One instance of the `cpu` backend, and how its operations use its threads.
- * Private to backend/cpu. */
+ * Private to backend/cpu: linear.c, elem.c and attention.c split the work,
+ * kernels.h does it. */
 #ifndef FORGE_BACKEND_CPU_CPU_H
 #define FORGE_BACKEND_CPU_CPU_H
 
@@ -14,11 +15,11 @@ struct cpu {
     int n_threads;
     struct kern_scratch **scratch; /* [n_threads] */
     /* of linear_experts; grown at need, kept */
-    int32_t *order;                /* [n_experts + 1 + 2 n_pairs] pairs sorted by expert */
+    int32_t *order; /* [n_experts + 1 + 2 n_pairs] pairs sorted by expert */
     size_t n_order;
-    struct kern_linear *parts;     /* [n_experts] */
+    struct kern_linear *parts; /* [n_experts] */
     size_t n_parts;
-    float *pairs_out;              /* [n_pairs, cols] each expert's output before the weighted sum */
+    float *pairs_out; /* [n_pairs, cols] each expert's output before the weighted sum */
     size_t n_pairs_out;
 };
 
@@ -32,26 +33,33 @@ void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void
 int64_t cpu_grain(int64_t cost);
 
 /* elem.c */
-void cpu_embed(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
-void cpu_rmsnorm(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one);
-void cpu_rope(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs);
-void cpu_act_mul(struct backend *, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act);
+void cpu_embed(struct backend *, const struct tensor *out, const struct tensor *table,
+               const struct tensor *ids, float scale);
+void cpu_rmsnorm(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                 float eps, bool add_one);
+void cpu_rope(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot,
+              enum op_pairs pairs);
+void cpu_act_mul(struct backend *, const struct tensor *out, const struct tensor *gate,
+                 const struct tensor *up, enum op_act act);
 void cpu_add(struct backend *, const struct tensor *out, const struct tensor *a, const struct tensor *b);
 void cpu_scale(struct backend *, const struct tensor *x, float s);
 void cpu_softcap(struct backend *, const struct tensor *x, float cap);
-void cpu_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm);
+void cpu_route(struct backend *, const struct tensor *ids, const struct tensor *w,
+               const struct tensor *logits, bool renorm);
 
 /* linear.c */
-void cpu_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias);
-void cpu_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
-                    const struct tensor *const bias[3]);
+void cpu_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                const struct tensor *bias);
+void cpu_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x,
+                    const struct tensor w[3], const struct tensor *const bias[3]);
 void cpu_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                  const struct tensor *wg, const struct tensor *wu, enum op_act act);
-void cpu_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                        int n_experts, const struct tensor *ids, const struct tensor *w);
+void cpu_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x,
+                        const struct tensor *experts, int n_experts, const struct tensor *ids,
+                        const struct tensor *w);
 
 /* attention.c */
-void cpu_attention(struct backend *, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                   const struct kv_rows *rows, const struct attention_args *args);
+void cpu_attention(struct backend *, const struct tensor *out, const struct tensor *q,
+                   const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args);
 
 #endif

@@ -31,9 +31,10 @@ static void embed_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
     }
 }
 
-void cpu_embed(struct backend *be, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale)
+void cpu_embed(struct backend *be, const struct tensor *out, const struct tensor *table,
+               const struct tensor *ids, float scale)
 {
-    struct elem_job j = { .out = out, .a = table, .ids = ids, .f = scale };
+    struct elem_job j = {.out = out, .a = table, .ids = ids, .f = scale};
     cpu_for((struct cpu *)be, out->rows, cpu_grain(2 * out->cols), embed_rows, &j);
 }
 
@@ -47,9 +48,10 @@ static void norm_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, 
         cpu->k->rmsnorm(host_f32(j->out) + r * n, host_f32(j->a) + r * n, host_ptr(j->b), n, j->f, j->flag);
 }
 
-void cpu_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one)
+void cpu_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                 float eps, bool add_one)
 {
-    struct elem_job j = { .out = out, .a = x, .b = w, .f = eps, .flag = add_one };
+    struct elem_job j = {.out = out, .a = x, .b = w, .f = eps, .flag = add_one};
     cpu_for((struct cpu *)be, out->rows, cpu_grain(out->cols), norm_rows, &j);
 }
 
@@ -61,12 +63,14 @@ static void rope_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, 
     (void)s;
     for (int64_t r = lo; r < hi; r++)
         for (int h = 0; h < j->n_heads; h++)
-            cpu->k->rope(host_f32(j->out) + r * j->out->cols + h * head_dim, host_f32(j->b) + r * j->n_rot, j->n_rot, j->pairs);
+            cpu->k->rope(host_f32(j->out) + r * j->out->cols + h * head_dim, host_f32(j->b) + r * j->n_rot,
+                         j->n_rot, j->pairs);
 }
 
-void cpu_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs)
+void cpu_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot,
+              enum op_pairs pairs)
 {
-    struct elem_job j = { .out = x, .b = cs, .n_heads = n_heads, .n_rot = n_rot, .pairs = pairs };
+    struct elem_job j = {.out = x, .b = cs, .n_heads = n_heads, .n_rot = n_rot, .pairs = pairs};
     cpu_for((struct cpu *)be, x->rows, cpu_grain((int64_t)n_heads * n_rot), rope_rows, &j);
 }
 
@@ -84,9 +88,10 @@ static void act_mul_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
     cpu->k->act_mul(host_f32(j->out) + lo, host_f32(j->a) + lo, host_f32(j->b) + lo, hi - lo, j->act);
 }
 
-void cpu_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act)
+void cpu_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate,
+                 const struct tensor *up, enum op_act act)
 {
-    struct elem_job j = { .out = out, .a = gate, .b = up, .act = act };
+    struct elem_job j = {.out = out, .a = gate, .b = up, .act = act};
     cpu_for((struct cpu *)be, count(out), cpu_grain(4), act_mul_range, &j);
 }
 
@@ -100,7 +105,7 @@ static void add_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, 
 
 void cpu_add(struct backend *be, const struct tensor *out, const struct tensor *a, const struct tensor *b)
 {
-    struct elem_job j = { .out = out, .a = a, .b = b };
+    struct elem_job j = {.out = out, .a = a, .b = b};
     cpu_for((struct cpu *)be, count(out), cpu_grain(1), add_range, &j);
 }
 
@@ -114,7 +119,7 @@ static void scale_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi
 
 void cpu_scale(struct backend *be, const struct tensor *x, float s)
 {
-    struct elem_job j = { .out = x, .f = s };
+    struct elem_job j = {.out = x, .f = s};
     cpu_for((struct cpu *)be, count(x), cpu_grain(1), scale_range, &j);
 }
 
@@ -128,7 +133,7 @@ static void softcap_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
 
 void cpu_softcap(struct backend *be, const struct tensor *x, float cap)
 {
-    struct elem_job j = { .out = x, .f = cap };
+    struct elem_job j = {.out = x, .f = cap};
     cpu_for((struct cpu *)be, count(x), cpu_grain(4), softcap_range, &j);
 }
 
@@ -147,8 +152,9 @@ static void route_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
     }
 }
 
-void cpu_route(struct backend *be, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm)
+void cpu_route(struct backend *be, const struct tensor *ids, const struct tensor *w,
+               const struct tensor *logits, bool renorm)
 {
-    struct elem_job j = { .out = w, .a = logits, .ids = ids, .flag = renorm };
+    struct elem_job j = {.out = w, .a = logits, .ids = ids, .flag = renorm};
     cpu_for((struct cpu *)be, logits->rows, cpu_grain(8 * logits->cols), route_rows, &j);
 }

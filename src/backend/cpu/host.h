@@ -31,11 +31,13 @@ void host_begin(struct backend *be);
 int host_sync(struct backend *be, struct err *err);
 
 /* ---- pick.c ---- */
-void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
-                   const struct kv_rows *rows);
-void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *rows);
+void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                   const struct tensor *v, const struct kv_rows *rows);
+void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
+                      const struct tensor *rows);
 void host_argmax(struct backend *be, const struct tensor *out, const struct tensor *x);
-void host_topk(struct backend *be, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
+void host_topk(struct backend *be, const struct tensor *ids, const struct tensor *vals,
+               const struct tensor *x);
 /* Ids of the k largest of x[0..n), falling, lowest id first among equals; always k different
  * ids below n, whatever the values are (NaN counts as smallest). */
 void host_select(int32_t *ids, int k, const float *x, int64_t n);
@@ -74,7 +76,7 @@ static inline size_t host_row_size(const struct tensor *t)
 
 /* The stored row of position p of sequence s for kv head h; `t` is kv->k or kv->v.
  * Pages are [n_kv_heads][page_size][head_dim]. */
-const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, const struct kv_rows *rows, int32_t s,
-                           int32_t p, int h);
+const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, const struct kv_rows *rows,
+                           int32_t s, int32_t p, int h);
 
 #endif

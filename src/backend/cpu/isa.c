@@ -1,5 +1,6 @@
 /* Which instruction sets were built, which this processor has, and what the
- * processor is called.  Knows nothing of what the tables hold. */
+ * processor is called.  A new set is a kern_NAME.c and a row here.  Must not
+ * know what the tables hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +43,9 @@ static const struct {
     bool (*has)(void);
 } isas[] = {
     /* best first */
-    { &cpu_kernels_avx512, has_avx512 },
-    { &cpu_kernels_avx2, has_avx2 },
-    { &cpu_kernels_c, has_any },
+    {&cpu_kernels_avx512, has_avx512},
+    {&cpu_kernels_avx2, has_avx2},
+    {&cpu_kernels_c, has_any},
 };
 enum { N_ISAS = sizeof isas / sizeof *isas };
 

@@ -1,5 +1,6 @@
-/* The inner loops for x86-64 with AVX2, FMA and F16C; 16 lanes are two
- * registers.  Without these in the compiler's flags the table is empty. */
+/* The inner loops for x86-64 with AVX2, FMA and F16C: the 16-lane primitives
+ * of kern_tmpl.h on two registers each.  Without these sets in the compiler's
+ * flags the table is empty.  Owns no order of sums: that is the template's. */
 #include "backend/cpu/kernels.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -15,7 +16,7 @@ struct v16 {
 V_INLINE struct v16 v_splat(float f)
 {
     __m256 v = _mm256_set1_ps(f);
-    return (struct v16){ v, v };
+    return (struct v16){v, v};
 }
 
 V_INLINE struct v16 v_zero(void)
@@ -26,7 +27,7 @@ V_INLINE struct v16 v_zero(void)
 V_INLINE struct v16 v_load(const void *p)
 {
     const float *f = p;
-    return (struct v16){ _mm256_loadu_ps(f), _mm256_loadu_ps(f + 8) };
+    return (struct v16){_mm256_loadu_ps(f), _mm256_loadu_ps(f + 8)};
 }
 
 V_INLINE void v_store(float *p, struct v16 a)
@@ -37,17 +38,17 @@ V_INLINE void v_store(float *p, struct v16 a)
 
 V_INLINE struct v16 v_add(struct v16 a, struct v16 b)
 {
-    return (struct v16){ _mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi) };
+    return (struct v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
 
 V_INLINE struct v16 v_mul(struct v16 a, struct v16 b)
 {
-    return (struct v16){ _mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi) };
+    return (struct v16){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
 }
 
 V_INLINE struct v16 v_fma(struct v16 a, struct v16 b, struct v16 c)
 {
-    return (struct v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) };
+    return (struct v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 
 V_INLINE float f16_scalar(uint16_t h)
@@ -58,7 +59,7 @@ V_INLINE float f16_scalar(uint16_t h)
 V_INLINE struct v16 v_load_f16(const void *p)
 {
     const __m128i *h = p;
-    return (struct v16){ _mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1)) };
+    return (struct v16){_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
 }
 
 V_INLINE __m256 bf16_8(const __m128i *p)
@@ -69,14 +70,14 @@ V_INLINE __m256 bf16_8(const __m128i *p)
 V_INLINE struct v16 v_load_bf16(const void *p)
 {
     const __m128i *h = p;
-    return (struct v16){ bf16_8(h), bf16_8(h + 1) };
+    return (struct v16){bf16_8(h), bf16_8(h + 1)};
 }
 
 V_INLINE struct v16 v_load_i8(const void *p)
 {
     __m128i b = _mm_loadu_si128(p);
-    return (struct v16){ _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)),
-                         _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(b, 8))) };
+    return (struct v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)),
+                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(b, 8)))};
 }
 
 V_INLINE float v_tree(struct v16 a)
@@ -92,5 +93,5 @@ V_INLINE float v_tree(struct v16 a)
 #include "backend/cpu/kern_tmpl.h"
 
 #else
-const struct cpu_kernels cpu_kernels_avx2 = { .isa = NULL };
+const struct cpu_kernels cpu_kernels_avx2 = {.isa = NULL};
 #endif

@@ -1,8 +1,10 @@
-/* The inner loops for x86-64 with AVX-512 (F, BW, VL, DQ); 16 lanes are one
- * register.  Without these in the compiler's flags the table is empty. */
+/* The inner loops for x86-64 with AVX-512 (F, BW, VL, DQ): the 16-lane
+ * primitives of kern_tmpl.h on one register each.  Without these sets in the
+ * compiler's flags the table is empty.  Owns no order of sums. */
 #include "backend/cpu/kernels.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && defined(__F16C__)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) &&       \
+    defined(__F16C__)
 
 #include <immintrin.h>
 
@@ -77,5 +79,5 @@ V_INLINE float v_tree(__m512 a)
 #include "backend/cpu/kern_tmpl.h"
 
 #else
-const struct cpu_kernels cpu_kernels_avx512 = { .isa = NULL };
+const struct cpu_kernels cpu_kernels_avx512 = {.isa = NULL};
 #endif

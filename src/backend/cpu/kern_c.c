@@ -1,5 +1,6 @@
 /* The inner loops in plain C: what every instruction set must equal, and what
- * runs where none of the others does. */
+ * runs where none of the others does (slowly, where the processor has no fma
+ * and libm computes it). */
 #include <math.h>
 #include <string.h>
 

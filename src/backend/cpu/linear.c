@@ -15,11 +15,18 @@ struct linear_job {
     enum op_act act;
 };
 
-static struct kern_linear part(const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+static struct kern_linear part(const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                               const struct tensor *bias)
 {
     return (struct kern_linear){
-        .w = host_ptr(w), .row_size = host_row_size(w), .dtype = w->dtype,
-        .k = x->cols, .n_rows = x->rows, .x = host_f32(x), .out = host_f32(out), .out_cols = out->cols,
+        .w = host_ptr(w),
+        .row_size = host_row_size(w),
+        .dtype = w->dtype,
+        .k = x->cols,
+        .n_rows = x->rows,
+        .x = host_f32(x),
+        .out = host_f32(out),
+        .out_cols = out->cols,
         .bias = bias != NULL ? host_ptr(bias) : NULL,
     };
 }
@@ -55,7 +62,7 @@ static int64_t linear_grain(const struct cpu *cpu, int64_t cols, int64_t cost)
 
 static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_parts)
 {
-    struct linear_job job = { .parts = parts, .n_parts = n_parts };
+    struct linear_job job = {.parts = parts, .n_parts = n_parts};
     int64_t cols = 0, most = 1;
 
     for (int i = 0; i < n_parts; i++) {
@@ -65,14 +72,15 @@ static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_pa
     cpu_for(cpu, cols, linear_grain(cpu, cols, parts[0].k * most), linear_range, &job);
 }
 
-void cpu_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+void cpu_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                const struct tensor *bias)
 {
     struct kern_linear p = part(out, x, w, bias);
     run_parts((struct cpu *)be, &p, 1);
 }
 
-void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
-                    const struct tensor *const bias[3])
+void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x,
+                    const struct tensor w[3], const struct tensor *const bias[3])
 {
     struct kern_linear p[3];
 
@@ -95,12 +103,12 @@ static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
     }
 }
 
-void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
-                 const struct tensor *wg, const struct tensor *wu, enum op_act act)
+void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
+                 const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     struct cpu *cpu = (struct cpu *)be;
-    struct kern_linear p[2] = { part(out, x, wg, NULL), part(tmp, x, wu, NULL) };
-    struct linear_job job = { .parts = p, .n_parts = 2, .act = act };
+    struct kern_linear p[2] = {part(out, x, wg, NULL), part(tmp, x, wu, NULL)};
+    struct linear_job job = {.parts = p, .n_parts = 2, .act = act};
 
     cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols * x->rows), gate_up_range, &job);
 }
@@ -120,8 +128,8 @@ static bool grow(struct backend *be, void **p, size_t *cap, size_t n, size_t siz
 }
 
 /* Fills parts with one entry for each expert in use; x_row = pair / per_row. Returns how many. */
-static int sort_by_expert(struct cpu *cpu, const struct tensor *experts, int n_experts, const struct tensor *ids,
-                          const struct kern_linear *like, int64_t per_row)
+static int sort_by_expert(struct cpu *cpu, const struct tensor *experts, int n_experts,
+                          const struct tensor *ids, const struct kern_linear *like, int64_t per_row)
 {
     int64_t n_pairs = ids->rows * ids->cols;
     int32_t *start = cpu->order, *pairs = start + n_experts + 1, *x_rows = pairs + n_pairs;
@@ -164,11 +172,13 @@ static void mix_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, s
 
     (void)s;
     for (int64_t r = lo; r < hi; r++)
-        cpu->k->mix(host_f32(j->out) + r * n, host_f32(j->w) + r * used, j->pairs_out + r * used * n, (int)used, n);
+        cpu->k->mix(host_f32(j->out) + r * n, host_f32(j->w) + r * used, j->pairs_out + r * used * n,
+                    (int)used, n);
 }
 
-void cpu_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                        int n_experts, const struct tensor *ids, const struct tensor *w)
+void cpu_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x,
+                        const struct tensor *experts, int n_experts, const struct tensor *ids,
+                        const struct tensor *w)
 {
     struct cpu *cpu = (struct cpu *)be;
     size_t n_pairs = (size_t)(ids->rows * ids->cols), n_out = 0;
@@ -179,14 +189,15 @@ void cpu_linear_experts(struct backend *be, const struct tensor *out, const stru
         return;
     }
     if (!GROW(cpu, cpu->order, cpu->n_order, (size_t)n_experts + 1 + 2 * n_pairs) ||
-        !GROW(cpu, cpu->parts, cpu->n_parts, (size_t)n_experts) || !GROW(cpu, cpu->pairs_out, cpu->n_pairs_out, n_out + 1))
+        !GROW(cpu, cpu->parts, cpu->n_parts, (size_t)n_experts) ||
+        !GROW(cpu, cpu->pairs_out, cpu->n_pairs_out, n_out + 1))
         return;
     if (w != NULL)
         like.out = cpu->pairs_out;
     int n = sort_by_expert(cpu, experts, n_experts, ids, &like, w == NULL ? ids->cols : 1);
     run_parts(cpu, cpu->parts, n);
     if (w != NULL) {
-        struct mix_job j = { .out = out, .w = w, .pairs_out = cpu->pairs_out };
+        struct mix_job j = {.out = out, .w = w, .pairs_out = cpu->pairs_out};
         cpu_for(cpu, out->rows, cpu_grain(out->cols * w->cols), mix_rows, &j);
     }
 }

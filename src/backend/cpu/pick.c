@@ -5,8 +5,8 @@
 
 #include "backend/cpu/host.h"
 
-const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, const struct kv_rows *rows, int32_t s,
-                           int32_t p, int h)
+const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, const struct kv_rows *rows,
+                           int32_t s, int32_t p, int h)
 {
     assert(s >= 0 && s < rows->pages.rows && p >= 0 && p / kv->page_size < rows->pages.cols);
     int64_t page = host_i32(&rows->pages)[s * rows->pages.cols + p / kv->page_size];
@@ -15,10 +15,10 @@ const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, co
     return host_ptr(t) + (size_t)row * host_row_size(t);
 }
 
-void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
-                   const struct kv_rows *rows)
+void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                   const struct tensor *v, const struct kv_rows *rows)
 {
-    const struct tensor *from[2] = { k, v }, *to[2] = { &kv->k, &kv->v };
+    const struct tensor *from[2] = {k, v}, *to[2] = {&kv->k, &kv->v};
     size_t n = (size_t)kv->head_dim;
 
     (void)be;
@@ -38,7 +38,8 @@ void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct t
     }
 }
 
-void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *rows)
+void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
+                      const struct tensor *rows)
 {
     size_t size = host_row_size(x);
 
@@ -96,7 +97,8 @@ void host_select(int32_t *ids, int k, const float *x, int64_t n)
     }
 }
 
-void host_topk(struct backend *be, const struct tensor *ids, const struct tensor *vals, const struct tensor *x)
+void host_topk(struct backend *be, const struct tensor *ids, const struct tensor *vals,
+               const struct tensor *x)
 {
     int k = (int)ids->cols;
 

@@ -45,7 +45,8 @@ static double dot(const float *a, const float *b, int64_t n)
     return s;
 }
 
-static void ref_embed(struct backend *be, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale)
+static void ref_embed(struct backend *be, const struct tensor *out, const struct tensor *table,
+                      const struct tensor *ids, float scale)
 {
     for (int64_t r = 0; r < ids->rows; r++) {
         int32_t id = host_i32(ids)[r];
@@ -58,7 +59,8 @@ static void ref_embed(struct backend *be, const struct tensor *out, const struct
     }
 }
 
-static void ref_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one)
+static void ref_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x,
+                        const struct tensor *w, float eps, bool add_one)
 {
     (void)be;
     for (int64_t r = 0; r < x->rows; r++) {
@@ -70,7 +72,8 @@ static void ref_rmsnorm(struct backend *be, const struct tensor *out, const stru
     }
 }
 
-static void ref_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+static void ref_linear(struct backend *be, const struct tensor *out, const struct tensor *x,
+                       const struct tensor *w, const struct tensor *bias)
 {
     for (int64_t o = 0; o < w->rows; o++) {
         const float *row = weight_row(be, w, o);
@@ -82,7 +85,8 @@ static void ref_linear(struct backend *be, const struct tensor *out, const struc
     }
 }
 
-static void ref_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs)
+static void ref_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads,
+                     int n_rot, enum op_pairs pairs)
 {
     int64_t head_dim = x->cols / n_heads;
 
@@ -113,14 +117,16 @@ static double activate(double v, enum op_act act)
     return NAN;
 }
 
-static void ref_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act)
+static void ref_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate,
+                        const struct tensor *up, enum op_act act)
 {
     (void)be;
     for (int64_t i = 0; i < out->rows * out->cols; i++)
         host_f32(out)[i] = (float)(activate((double)host_f32(gate)[i], act) * (double)host_f32(up)[i]);
 }
 
-static void ref_add(struct backend *be, const struct tensor *out, const struct tensor *a, const struct tensor *b)
+static void ref_add(struct backend *be, const struct tensor *out, const struct tensor *a,
+                    const struct tensor *b)
 {
     (void)be;
     for (int64_t i = 0; i < out->rows * out->cols; i++)
@@ -141,7 +147,8 @@ static void ref_softcap(struct backend *be, const struct tensor *x, float cap)
         host_f32(x)[i] = (float)((double)cap * tanh((double)host_f32(x)[i] / (double)cap));
 }
 
-static void ref_route(struct backend *be, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm)
+static void ref_route(struct backend *be, const struct tensor *ids, const struct tensor *w,
+                      const struct tensor *logits, bool renorm)
 {
     int k = (int)ids->cols;
 
@@ -161,8 +168,9 @@ static void ref_route(struct backend *be, const struct tensor *ids, const struct
     }
 }
 
-static void ref_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                               int n_experts, const struct tensor *ids, const struct tensor *w)
+static void ref_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x,
+                               const struct tensor *experts, int n_experts, const struct tensor *ids,
+                               const struct tensor *w)
 {
     for (int64_t r = 0; r < ids->rows; r++)
         for (int64_t o = 0; o < out->cols; o++) {

@@ -19,8 +19,9 @@ static double element(const struct tensor *t, const uint8_t *row, int d)
 }
 
 /* scores[p - first] for first <= p <= last, then out[head_dim] */
-static void attend(float *out, double *scores, const float *q, const struct kv_layer *kv, const struct kv_rows *rows,
-                   const struct attention_args *args, int32_t seq, int32_t first, int32_t last, int kv_head)
+static void attend(float *out, double *scores, const float *q, const struct kv_layer *kv,
+                   const struct kv_rows *rows, const struct attention_args *args, int32_t seq, int32_t first,
+                   int32_t last, int kv_head)
 {
     double max = -INFINITY, sum = 0;
 
@@ -45,8 +46,8 @@ static void attend(float *out, double *scores, const float *q, const struct kv_l
     }
 }
 
-void ref_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                   const struct kv_rows *rows, const struct attention_args *args)
+void ref_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
+                   const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
     int group = args->n_heads / kv->n_kv_heads;
     int32_t longest = 0;
@@ -63,8 +64,8 @@ void ref_attention(struct backend *be, const struct tensor *out, const struct te
         int32_t first = args->window > 0 && last >= args->window ? last - args->window + 1 : 0;
         for (int h = 0; h < args->n_heads; h++) {
             int64_t at = (r * args->n_heads + h) * kv->head_dim;
-            attend(host_f32(out) + at, scores, host_f32(q) + at, kv, rows, args, host_i32(&rows->seq)[r], first, last,
-                   h / group);
+            attend(host_f32(out) + at, scores, host_f32(q) + at, kv, rows, args, host_i32(&rows->seq)[r],
+                   first, last, h / group);
         }
     }
     free(scores);
