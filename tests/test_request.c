@@ -293,8 +293,8 @@ START_TEST(cancel_from_another)
     forge_request_free(r);
     forge_request_free(o.victim);
 
-    ck_assert_int_eq(forge_submit(e, &p, &r, NULL), 0); /* freed while it runs */
     p.on_piece = NULL;
+    ck_assert_int_eq(forge_submit(e, &p, &r, NULL), 0); /* freed while it runs */
     ck_assert_int_eq(forge_step(e, NULL), 1);
     forge_request_free(r);
     ck_assert_int_eq(forge_step(e, NULL), 0);
