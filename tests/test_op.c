@@ -564,7 +564,7 @@ static const struct selector_case {
     int code, n;
     const char *devices; /* or part of the message */
 } selectors[] = {
-    {"auto", 0, 1, "cpu"},
+    {"auto", 0, 1, NULL}, /* by what is there */
     {"cpu", 0, 1, "cpu"},
     {"ref", 0, 1, "ref"},
     {"cpu,ref", 0, 2, "cpu ref"},
@@ -577,9 +577,6 @@ static const struct selector_case {
     {",cpu", ERR_ARG, 0, "empty"},
     {"cpu:0", ERR_ARG, 0, "cpu:0"},
     {"cpu,nonesuch", ERR_ARG, 0, "nonesuch"},
-    {"opencl", ERR_DEVICE, 0, "OpenCL"},
-    {"opencl:gpu", ERR_DEVICE, 0, "opencl:gpu"},
-    {"opencl:1.0", ERR_DEVICE, 0, "OpenCL"},
     {"ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", 0, 16,
      "ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref ref"},
     {"ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref,ref", ERR_ARG, 0, "more than 16"},
@@ -605,7 +602,8 @@ START_TEST(selector)
         snprintf(devices + len, sizeof devices - len, "%s%s", i > 0 ? " " : "", op_device(be[i]));
         registry_close(be[i]);
     }
-    ck_assert_str_eq(devices, c->devices);
+    if (c->devices != NULL)
+        ck_assert_str_eq(devices, c->devices);
 }
 END_TEST
 
@@ -615,13 +613,12 @@ START_TEST(list_of_devices)
     char isas_here[64];
 
     ck_assert_int_eq(registry_list(&l, NULL), 0);
-    ck_assert_uint_eq(l.n_devices, 2);
+    ck_assert_uint_ge(l.n_devices, 2);
     ck_assert_str_eq(l.devices[0].selector, "cpu");
     ck_assert_str_eq(l.devices[1].selector, "ref");
     ck_assert_ptr_nonnull(strstr(l.devices[0].name, "thread"));
     ck_assert_ptr_nonnull(strstr(registry_cpu_isa(isas_here, sizeof isas_here), "c"));
     ck_assert_ptr_nonnull(strstr(l.devices[0].detail, isas_here));
-    ck_assert_uint_eq(l.n_skipped, 1);
     device_list_free(&l);
     registry_close(NULL);
 }

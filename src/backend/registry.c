@@ -1,5 +1,10 @@
 /* The table of backends, and how a selector picks devices from it.  A new
- * backend is a folder and a row here.  Must not know what a backend does. */
+ * backend is a folder and a row here.  Must not know how a backend works,
+ * only how its devices are listed and opened. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "backend/registry.h"
 
 #include <ctype.h>
@@ -8,7 +13,11 @@
 #include <string.h>
 
 #include "backend/cpu/host.h"
+#ifdef HAVE_OPENCL
+#include "backend/opencl/opencl.h"
+#endif
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -17,7 +26,9 @@ struct backend_row {
     /* Appends its devices and what it skipped. */
     int (*list)(struct device_list *out, struct err *err);
     /* selector: a device of `list`, or what follows the law of the backend ("opencl:gpu"). */
-    int (*open)(struct backend **out, const char *selector, const struct backend_params *params, struct err *err);
+    int (*open)(struct backend **out, const char *selector, const struct backend_params *params,
+                struct err *err);
+    bool has_numbers; /* its selectors have a part behind a colon */
 };
 
 /* ---- rows ---- */
@@ -32,7 +43,7 @@ static struct device_info *add_device(struct device_list *l, const char *backend
     }
     l->devices = grown;
     struct device_info *d = &l->devices[l->n_devices++];
-    *d = (struct device_info){ 0 };
+    *d = (struct device_info){0};
     snprintf(d->selector, sizeof d->selector, "%s", backend);
     snprintf(d->backend, sizeof d->backend, "%s", backend);
     return d;
@@ -59,7 +70,8 @@ static int list_cpu(struct device_list *out, struct err *err)
         return ERR_NOMEM;
     cpu_describe(d->name, sizeof d->name, thread_count_default(), NULL);
     char isas[128];
-    snprintf(d->detail, sizeof d->detail, "threads, exact arithmetic; instruction sets: %s", cpu_isa_list(isas, sizeof isas));
+    snprintf(d->detail, sizeof d->detail, "threads, exact arithmetic; instruction sets: %s",
+             cpu_isa_list(isas, sizeof isas));
     d->mem_size = mem_available();
     return 0;
 }
@@ -76,40 +88,89 @@ static int list_ref(struct device_list *out, struct err *err)
     return 0;
 }
 
-static int open_cpu(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+static int open_cpu(struct backend **out, const char *selector, const struct backend_params *params,
+                    struct err *err)
 {
     (void)selector;
     return cpu_open(out, params, err);
 }
 
-static int open_ref(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+static int open_ref(struct backend **out, const char *selector, const struct backend_params *params,
+                    struct err *err)
 {
     (void)selector;
     return ref_open(out, params, err);
 }
 
+#ifdef HAVE_OPENCL
 static int list_opencl(struct device_list *out, struct err *err)
 {
-    return add_skipped(out, "opencl: this version has no OpenCL backend", err);
+    struct opencl_list l;
+    int rc = opencl_list_open(&l, err);
+
+    for (size_t i = 0; rc == 0 && i < l.n_devices; i++) {
+        const struct opencl_info *o = &l.devices[i];
+        struct device_info *d = add_device(out, "opencl", err);
+        if (d == NULL) {
+            rc = ERR_NOMEM;
+            break;
+        }
+        memcpy(d->selector, o->selector, sizeof d->selector);
+        memcpy(d->name, o->name, sizeof d->name);
+        memcpy(d->detail, o->detail, sizeof d->detail);
+        d->mem_size = o->mem_size;
+    }
+    for (size_t i = 0; rc == 0 && i < l.n_skipped; i++)
+        rc = add_skipped(out, l.skipped[i], err);
+    opencl_list_close(&l);
+    return rc;
 }
 
-static int open_opencl(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+static int open_opencl(struct backend **out, const char *selector, const struct backend_params *params,
+                       struct err *err)
+{
+    return opencl_open_selector(out, selector, params, err);
+}
+
+static int open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
+                    struct err *err)
+{
+    return opencl_open_gpu(out, params, why, why_size, err);
+}
+#else
+static int list_opencl(struct device_list *out, struct err *err)
+{
+    return add_skipped(out, "opencl: this build has no OpenCL backend", err);
+}
+
+static int open_opencl(struct backend **out, const char *selector, const struct backend_params *params,
+                       struct err *err)
 {
     (void)out, (void)params;
-    return err_set(err, ERR_DEVICE, "device \"%s\": this version has no OpenCL backend", selector);
+    return err_set(err, ERR_DEVICE, "device \"%s\": this build has no OpenCL backend", selector);
 }
 
+static int open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
+                    struct err *err)
+{
+    (void)params, (void)err;
+    *out = NULL;
+    snprintf(why, why_size, "this build has no OpenCL backend");
+    return 0;
+}
+#endif
+
 static const struct backend_row rows[] = {
-    { "cpu", list_cpu, open_cpu }, /* the first row is "auto" */
-    { "ref", list_ref, open_ref },
-    { "opencl", list_opencl, open_opencl },
+    {"cpu", list_cpu, open_cpu, false},
+    {"ref", list_ref, open_ref, false},
+    {"opencl", list_opencl, open_opencl, true},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* ---- the list ---- */
 int registry_list(struct device_list *out, struct err *err)
 {
-    *out = (struct device_list){ 0 };
+    *out = (struct device_list){0};
     for (size_t i = 0; i < N_ROWS; i++) {
         int rc = rows[i].list(out, err);
         if (rc != 0) {
@@ -126,7 +187,7 @@ void device_list_free(struct device_list *l)
         free(l->skipped[i]);
     free(l->skipped);
     free(l->devices);
-    *l = (struct device_list){ 0 };
+    *l = (struct device_list){0};
 }
 
 /* "cpu (AMD ..., 2 threads, avx512), ref (...)" */
@@ -180,21 +241,30 @@ static bool contains(const char *text, const char *part)
     return false;
 }
 
-static int open_item(struct backend **out, const char *item, const struct device_list *l,
-                     const struct backend_params *params, struct err *err)
+/* The best GPU, else the processor's own backend. */
+static int open_auto(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
+                     struct err *err)
 {
-    const struct backend_row *row = strcmp(item, "auto") == 0 ? &rows[0] : row_addressed(item);
+    struct err own = {0};
+    int rc = open_gpu(out, params, why, why_size, &own);
+
+    if (rc == 0 && *out != NULL)
+        return 0;
+    if (rc != 0 && params->require_device)
+        return err_set(err, rc, "%s", own.msg);
+    if (rc != 0) {
+        log_msg(LOG_WARN, "the GPU is not used: %s", own.msg);
+        snprintf(why, why_size, "the GPU that is there cannot be opened");
+    }
+    return cpu_open(out, params, err);
+}
+
+/* Part of a name: the only way that needs the whole list. */
+static int open_named(struct backend **out, const char *item, const struct device_list *l,
+                      const struct backend_params *params, struct err *err)
+{
     const struct device_info *match = NULL;
 
-    if (item[0] == '\0')
-        return refuse(l, item, "is an empty name", err);
-    if (row != NULL) {
-        /* a backend whose devices have no numbers takes none */
-        for (size_t i = 0; i < l->n_devices; i++)
-            if (strchr(item, ':') != NULL && strcmp(l->devices[i].selector, row->name) == 0)
-                return refuse(l, item, "has no parts to choose from", err);
-        return row->open(out, item, params, err);
-    }
     for (size_t i = 0; i < l->n_devices; i++) {
         if (!contains(l->devices[i].name, item))
             continue;
@@ -205,6 +275,37 @@ static int open_item(struct backend **out, const char *item, const struct device
     if (match == NULL)
         return refuse(l, item, "is not known", err);
     return row_named(match->backend)->open(out, match->selector, params, err);
+}
+
+static int open_listed(struct backend **out, const char *item, const struct backend_params *params,
+                       struct err *err)
+{
+    struct device_list l;
+    int rc = registry_list(&l, err);
+
+    if (rc != 0)
+        return rc;
+    if (item[0] == '\0')
+        rc = refuse(&l, item, "is an empty name", err);
+    else if (row_addressed(item) != NULL)
+        rc = refuse(&l, item, "has no parts to choose from", err);
+    else
+        rc = open_named(out, item, &l, params, err);
+    device_list_free(&l);
+    return rc;
+}
+
+/* Devices are listed only for a name or a refusal: "cpu" touches nothing else. */
+static int open_item(struct backend **out, const char *item, const struct backend_params *params, char *why,
+                     size_t why_size, struct err *err)
+{
+    const struct backend_row *row = row_addressed(item);
+
+    if (strcmp(item, "auto") == 0)
+        return open_auto(out, params, why, why_size, err);
+    if (row != NULL && (row->has_numbers || strchr(item, ':') == NULL))
+        return row->open(out, item, params, err);
+    return open_listed(out, item, params, err);
 }
 
 /* Next item of a comma list without the blanks around it; false at the end. */
@@ -221,7 +322,7 @@ static bool next_item(const char **at, char *item, size_t size)
     return true;
 }
 
-static void explain(char *reason, size_t size, const char *selector, struct backend *const *be, int n)
+static void explain(char *reason, size_t size, const char *why, struct backend *const *be, int n)
 {
     struct buf b;
 
@@ -231,35 +332,33 @@ static void explain(char *reason, size_t size, const char *selector, struct back
         if (be[i]->detail[0] != '\0')
             buf_printf(&b, " (%s)", be[i]->detail);
     }
-    if (strcmp(selector, "auto") == 0)
-        snprintf(reason, size, "auto: %s, the only kind of device this version runs fast on", buf_str(&b));
+    if (why[0] != '\0')
+        snprintf(reason, size, "auto: %s; %s", buf_str(&b), why);
     else
         snprintf(reason, size, "as asked: %s", buf_str(&b));
     buf_fini(&b);
 }
 
-int registry_open(const char *selector, const struct backend_params *params, struct backend *out[REGISTRY_MAX_INSTANCES],
-                  int *n, char *reason, size_t reason_size, struct err *err)
+int registry_open(const char *selector, const struct backend_params *params,
+                  struct backend *out[REGISTRY_MAX_INSTANCES], int *n, char *reason, size_t reason_size,
+                  struct err *err)
 {
-    struct device_list l;
     const char *at = selector;
-    char item[160];
-    int rc = registry_list(&l, err);
+    char item[160], why[128] = "";
+    int rc = 0;
 
     *n = 0;
-    if (rc != 0)
-        return rc;
     while (rc == 0 && next_item(&at, item, sizeof item)) {
         if (*n == REGISTRY_MAX_INSTANCES)
-            rc = err_set(err, ERR_ARG, "device list \"%s\": more than %d devices", selector, REGISTRY_MAX_INSTANCES);
-        else if ((rc = open_item(&out[*n], item, &l, params, err)) == 0)
+            rc = err_set(err, ERR_ARG, "device list \"%s\": more than %d devices", selector,
+                         REGISTRY_MAX_INSTANCES);
+        else if ((rc = open_item(&out[*n], item, params, why, sizeof why, err)) == 0)
             ++*n;
     }
     if (rc == 0 && reason != NULL && reason_size > 0)
-        explain(reason, reason_size, selector, out, *n);
+        explain(reason, reason_size, why, out, *n);
     while (rc != 0 && *n > 0)
         registry_close(out[--*n]);
-    device_list_free(&l);
     return rc;
 }
 

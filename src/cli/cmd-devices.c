@@ -30,7 +30,8 @@ static void put_json(struct buf *b, const struct forge_devices *d)
     buf_puts(b, "{\"devices\":[");
     for (size_t i = 0; i < forge_devices_count(d); i++) {
         const struct forge_device *v = forge_devices_at(d, i);
-        buf_printf(b, "%s{\"number\":%zu", i ? "," : "", i);
+        const char *number = strchr(v->selector, ':'); /* the N of opencl:N */
+        buf_printf(b, "%s{\"number\":%s", i ? "," : "", number ? number + 1 : "null");
         put_member(b, "selector", v->selector);
         put_member(b, "backend", v->backend);
         put_member(b, "name", v->name);
@@ -51,7 +52,7 @@ static void put_text(struct buf *b, const struct forge_devices *d)
 {
     for (size_t i = 0; i < forge_devices_count(d); i++) {
         const struct forge_device *v = forge_devices_at(d, i);
-        buf_printf(b, "%-2zu %-12s %s", i, v->selector, v->name);
+        buf_printf(b, "%-12s %s", v->selector, v->name);
         if (v->detail && *v->detail)
             buf_printf(b, " (%s)", v->detail);
         if (v->mem_size)

@@ -1,0 +1,262 @@
+/* Attention, CPU family: one work-item takes all query heads of a kv head, so
+ * that each key and value is read once.
+ *
+ * Positions go in chunks of 64 at absolute positions 0, 64, 128, ...; a chunk
+ * gives (m, l, o) with its own maximum and chunks are joined in rising order by
+ * one formula, whether the same work-item does it (attn_rows) or a second
+ * kernel (attn_chunks, attn_join): the same bits.
+ * Built with -DHD= head_dim, -DG= query heads of a kv head, -DKV_F16=, and the
+ * tile sizes -DPB= positions of scores, -DDB= vectors of values at once (a
+ * divisor of NS). */
+#include "common.clh"
+
+#define CHUNK 64
+#define NS ((HD + 15) / 16) /* vectors of a head */
+#define PART (16 * NS + 16) /* floats of a chunk's result: o, then m, l */
+
+#if KV_F16
+#define KV_SIZE 2
+static inline float16 kv16(const __global uchar *row, int d)
+{
+    return vload_half16(0, (const __global half *)row + d);
+}
+static inline float kv1(const __global uchar *row, int d)
+{
+    return vload_half(d, (const __global half *)row);
+}
+#else
+#define KV_SIZE 4
+static inline float16 kv16(const __global uchar *row, int d)
+{
+    return vload16(0, (const __global float *)row + d);
+}
+static inline float kv1(const __global uchar *row, int d)
+{
+    return ((const __global float *)row)[d];
+}
+#endif
+
+/* vector s of a stored row, 0 behind its end */
+static inline float16 kv_vector(const __global uchar *row, int s)
+{
+#if HD % 16 != 0
+    if (s == NS - 1) {
+        float v[16];
+        for (int i = 0; i < 16; i++)
+            v[i] = i < HD % 16 ? kv1(row, 16 * s + i) : 0.0f;
+        return vload16(0, v);
+    }
+#endif
+    return kv16(row, 16 * s);
+}
+
+/* What one row asks: where it stands, what it sees, where its sequence's pages are. */
+#define ARGS                                                                                          \
+    IN(q), IN(k), IN(v), IN(pos), IN(seq), IN(pages), const int n_kv, const int page_size, const int max_pages,   \
+        const int window, const float scale, const float cap, const float inv_cap
+
+#define ROW_OF(r)                                                                                     \
+    int last = IN_PTR(int, pos)[r];                                                                   \
+    int from = window > 0 && last >= window ? last - window + 1 : 0;                                  \
+    const __global int *table = IN_PTR(int, pages) + (ulong)IN_PTR(int, seq)[r] * max_pages;
+
+/* bytes of the stored rows of positions lo .. hi of a chunk */
+static inline void find_rows(ulong *at, const __global int *table, int start, int lo, int hi, int h, int n_kv, int page_size)
+{
+    int page = (start + lo) / page_size, in_page = (start + lo) % page_size;
+    for (int j = lo; j < hi; j++) {
+        at[j] = (((ulong)table[page] * n_kv + h) * page_size + in_page) * (HD * KV_SIZE);
+        if (++in_page == page_size) {
+            in_page = 0;
+            page++;
+        }
+    }
+}
+
+/* s[g][j] = scale * (q[g] . k_j) for the positions lo .. hi */
+static inline void scores(float (*s)[CHUNK], const __global float *q, const __global uchar *k, const ulong *at, int lo, int hi,
+                          float scale)
+{
+    for (int j = lo; j < hi; j += PB) {
+        float16 acc[PB][G];
+        const __global uchar *row[PB];
+        UNROLL for (int i = 0; i < PB; i++)
+        {
+            row[i] = k + at[min(j + i, hi - 1)];
+            UNROLL for (int g = 0; g < G; g++) acc[i][g] = 0.0f;
+        }
+        for (int t = 0; t < HD / 16; t++) {
+            float16 ks[PB];
+            UNROLL for (int i = 0; i < PB; i++) ks[i] = kv16(row[i], 16 * t);
+            UNROLL for (int g = 0; g < G; g++)
+            {
+                float16 x = vload16(0, q + g * HD + 16 * t);
+                UNROLL for (int i = 0; i < PB; i++) acc[i][g] = fma(ks[i], x, acc[i][g]);
+            }
+        }
+#if HD % 16 != 0
+        UNROLL for (int g = 0; g < G; g++)
+        {
+            float16 x = part_f32(q + g * HD + 16 * (NS - 1), HD % 16);
+            UNROLL for (int i = 0; i < PB; i++) acc[i][g] = fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);
+        }
+#endif
+        UNROLL for (int i = 0; i < PB; i++) UNROLL for (int g = 0; g < G; g++)
+            if (j + i < hi)
+                s[g][j + i] = scale * tree16(acc[i][g]);
+    }
+}
+
+/* s -> cap(s) -> e^(s - m), 0 outside of lo .. hi; gives m and the sum l */
+static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, float *m, float *l)
+{
+    float16 top = -INFINITY, acc = 0.0f;
+    for (int j = 0; j < CHUNK; j += 16) {
+        float16 a = vload16(0, s + j);
+        if (cap > 0.0f) {
+            a = cap * canon16_tanh(a * inv_cap);
+            vstore16(a, 0, s + j);
+        }
+        top = select(top, a, (a > top) & lanes(lo - j, hi - j));
+    }
+    float8 a8 = top.lo > top.hi ? top.lo : top.hi;
+    float4 a4 = a8.lo > a8.hi ? a8.lo : a8.hi;
+    float2 a2 = a4.lo > a4.hi ? a4.lo : a4.hi;
+    float max = a2.x > a2.y ? a2.x : a2.y;
+    for (int j = 0; j < CHUNK; j += 16) {
+        float16 e = select((float16)0.0f, canon16_exp(vload16(0, s + j) - max), lanes(lo - j, hi - j));
+        vstore16(e, 0, s + j);
+        acc += e;
+    }
+    *m = max;
+    *l = tree16(acc);
+}
+
+/* acc[b][g] = sum over the positions of s[g][j] v_j, vectors d .. d + DB of the head */
+#define VALUES(d)                                                                                     \
+    float16 acc[DB][G];                                                                               \
+    UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++) acc[b][g] = 0.0f;          \
+    for (int j = lo; j < hi; j++) {                                                                   \
+        const __global uchar *row = values + at[j];                                                   \
+        UNROLL for (int b = 0; b < DB; b++)                                                           \
+        {                                                                                             \
+            float16 x = kv_vector(row, (d) + b);                                                      \
+            UNROLL for (int g = 0; g < G; g++) acc[b][g] = fma((float16)s[g][j], x, acc[b][g]);       \
+        }                                                                                             \
+    }
+
+/* s, m, l of the chunk at `start` */
+#define CHUNK_OF(start)                                                                               \
+    int lo = max(from - (start), 0), hi = min(last - (start) + 1, CHUNK);                             \
+    float s[G][CHUNK], m[G], l[G];                                                                    \
+    ulong at[CHUNK];                                                                                  \
+    for (int g = 0; g < G; g++)                                                                       \
+        for (int j = 0; j < CHUNK; j += 16)                                                           \
+            vstore16((float16)0.0f, 0, &s[g][j]);                                                     \
+    find_rows(at, table, start, lo, hi, h, n_kv, page_size);                                          \
+    scores(s, query, IN_PTR(uchar, k), at, lo, hi, scale);                                            \
+    for (int g = 0; g < G; g++)                                                                       \
+        softmax(s[g], lo, hi, cap, inv_cap, &m[g], &l[g]);
+
+/* Chunks i, i + n_split, ... of row r and kv head h, each result to parts[r][head][chunk].
+ * global (n_split, n_kv, rows) */
+__kernel void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunks, const int n_rows)
+{
+    int h = (int)get_global_id(1), r = (int)get_global_id(2);
+    if ((int)get_global_id(0) >= n_split || h >= n_kv || r >= n_rows)
+        return;
+    ROW_OF(r)
+    ulong head = ((ulong)r * n_kv + h) * G;
+    const __global float *query = IN_PTR(float, q) + head * HD;
+    const __global uchar *values = IN_PTR(uchar, v);
+    for (int c = from / CHUNK + (int)get_global_id(0); c <= last / CHUNK; c += n_split) {
+        CHUNK_OF(c * CHUNK)
+        __global float *o = OUT_PTR(float, parts) + (head * n_chunks + c) * PART;
+        for (int d = 0; d < NS; d += DB) {
+            VALUES(d)
+            UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++)
+                vstore16(acc[b][g], 0, o + (ulong)g * n_chunks * PART + 16 * (d + b));
+        }
+        for (int g = 0; g < G; g++) {
+            o[(ulong)g * n_chunks * PART + 16 * NS] = m[g];
+            o[(ulong)g * n_chunks * PART + 16 * NS + 1] = l[g];
+        }
+    }
+}
+
+static inline void put_vector(float16 a, __global float *out, int s)
+{
+#if HD % 16 != 0
+    if (s == NS - 1) {
+        put_part(a, out + 16 * s, HD % 16);
+        return;
+    }
+#endif
+    vstore16(a, 0, out + 16 * s);
+}
+
+/* M' = max(M, m), a = e^(M - M'), b = e^(m - M'), L = fma(L, a, l b), O = fma(O, a, o b); the first
+ * chunk starts them; out = O (1 / L).  global (NS, n_heads, rows) */
+__kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const int n_chunks, const int n_heads, const int n_rows)
+{
+    int d = (int)get_global_id(0), head = (int)get_global_id(1), r = (int)get_global_id(2);
+    if (d >= NS || head >= n_heads || r >= n_rows)
+        return;
+    int last = IN_PTR(int, pos)[r], from = window > 0 && last >= window ? last - window + 1 : 0;
+    ulong at = (ulong)r * n_heads + head;
+    const __global float *p = IN_PTR(float, parts) + at * n_chunks * PART;
+    float M = 0.0f, L = 0.0f;
+    float16 O = 0.0f;
+    for (int c = from / CHUNK; c <= last / CHUNK; c++) {
+        const __global float *part = p + (ulong)c * PART;
+        float16 o = vload16(0, part + 16 * d);
+        float m = part[16 * NS], l = part[16 * NS + 1];
+        if (c == from / CHUNK) {
+            M = m;
+            L = l;
+            O = o;
+            continue;
+        }
+        float top = M > m ? M : m, a = canon_exp(M - top), b = canon_exp(m - top);
+        L = fma(L, a, l * b);
+        O = fma(O, (float16)a, o * b);
+        M = top;
+    }
+    put_vector(O * canon_recip(L), OUT_PTR(float, out) + at * HD, d);
+}
+
+/* Row r and kv head h from the first chunk to the last.  global (n_kv, rows) */
+__kernel void attn_rows(OUT(out), ARGS, const int n_rows)
+{
+    int h = (int)get_global_id(0), r = (int)get_global_id(1);
+    if (h >= n_kv || r >= n_rows)
+        return;
+    ROW_OF(r)
+    ulong head = ((ulong)r * n_kv + h) * G;
+    const __global float *query = IN_PTR(float, q) + head * HD;
+    const __global uchar *values = IN_PTR(uchar, v);
+    float16 O[G][NS];
+    float M[G], L[G];
+    for (int c = from / CHUNK; c <= last / CHUNK; c++) {
+        bool first = c == from / CHUNK;
+        float a[G], b[G];
+        CHUNK_OF(c * CHUNK)
+        for (int g = 0; g < G; g++) {
+            float top = !first && M[g] > m[g] ? M[g] : m[g];
+            a[g] = first ? 0.0f : canon_exp(M[g] - top);
+            b[g] = canon_exp(m[g] - top);
+            L[g] = first ? l[g] : fma(L[g], a[g], l[g] * b[g]);
+            M[g] = top;
+        }
+        for (int d = 0; d < NS; d += DB) {
+            VALUES(d)
+            UNROLL for (int t = 0; t < DB; t++) UNROLL for (int g = 0; g < G; g++)
+                O[g][d + t] = first ? acc[t][g] : fma(O[g][d + t], (float16)a[g], acc[t][g] * b[g]);
+        }
+    }
+    for (int g = 0; g < G; g++) {
+        float inv = canon_recip(L[g]);
+        for (int d = 0; d < NS; d++)
+            put_vector(O[g][d] * inv, OUT_PTR(float, out) + (head + g) * HD, d);
+    }
+}

@@ -1,0 +1,139 @@
+/* Launches of the KV cache and of attention: few rows split their chunks over
+ * work-items and join them, many rows go whole.  Both give the same bits. */
+#include <stdio.h>
+
+#include "backend/opencl/cl.h"
+#include "base/mem.h"
+
+enum { CHUNK = 64, MAX_SPLIT = 64, MAX_SCRATCH = 64 << 20 };
+
+static void store(struct clb *c, const struct kv_layer *kv, const struct tensor *pool, const struct tensor *x,
+                  const struct kv_rows *rows)
+{
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_KV_STORE, pool->dtype), "kv_store");
+
+    cl_arg_tensor(&l, pool);
+    cl_arg_tensor(&l, x);
+    cl_arg_tensor(&l, &rows->pos);
+    cl_arg_tensor(&l, &rows->seq);
+    cl_arg_tensor(&l, &rows->pages);
+    cl_arg_int(&l, kv->head_dim);
+    cl_arg_int(&l, kv->n_kv_heads);
+    cl_arg_int(&l, kv->page_size);
+    cl_arg_int(&l, rows->pages.cols);
+    cl_arg_int(&l, x->rows);
+    cl_run(&l, 3, (size_t[]){ (size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows }, (size_t[]){ 16, 1, 1 });
+}
+
+void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                 const struct kv_rows *rows)
+{
+    store((struct clb *)be, kv, &kv->k, k, rows);
+    store((struct clb *)be, kv, &kv->v, v, rows);
+}
+
+/* ---- attention ---- */
+struct attn {
+    struct clb *c;
+    const struct tensor *out, *q;
+    const struct kv_layer *kv;
+    const struct kv_rows *rows;
+    const struct attention_args *args;
+    int group;       /* query heads of a kv head */
+    int vectors;     /* of 16 values in a head */
+    int64_t n_chunks; /* that a sequence may have */
+    char options[96];
+};
+
+/* Positions of scores and vectors of values that a work-item keeps in registers: at most 16 sums. */
+static void set_options(struct attn *a)
+{
+    int positions = 4, vectors = a->vectors;
+
+    while (positions > 1 && positions * a->group > 16)
+        positions /= 2;
+    while (vectors > 1 && (vectors * a->group > 16 || a->vectors % vectors != 0))
+        vectors--;
+    snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d", a->kv->head_dim, a->group,
+             a->kv->k.dtype == DTYPE_F16, positions, vectors);
+}
+
+static struct cl_launch begin(const struct attn *a, const char *kernel)
+{
+    return cl_begin(a->c, cl_kernel_get(a->c, "attn_cpu.cl", a->options, kernel), "attention");
+}
+
+static void put_args(struct cl_launch *l, const struct attn *a)
+{
+    float cap = a->args->softcap;
+
+    cl_arg_tensor(l, a->q);
+    cl_arg_tensor(l, &a->kv->k);
+    cl_arg_tensor(l, &a->kv->v);
+    cl_arg_tensor(l, &a->rows->pos);
+    cl_arg_tensor(l, &a->rows->seq);
+    cl_arg_tensor(l, &a->rows->pages);
+    cl_arg_int(l, a->kv->n_kv_heads);
+    cl_arg_int(l, a->kv->page_size);
+    cl_arg_int(l, a->rows->pages.cols);
+    cl_arg_int(l, a->args->window);
+    cl_arg_float(l, a->args->scale);
+    cl_arg_float(l, cap);
+    cl_arg_float(l, cap > 0 ? 1.0f / cap : 0.0f);
+}
+
+/* Each row from its first chunk to its last. */
+static void run_rows(const struct attn *a)
+{
+    struct cl_launch l = begin(a, "attn_rows");
+
+    cl_arg_tensor(&l, a->out);
+    put_args(&l, a);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 2, (size_t[]){ (size_t)a->kv->n_kv_heads, (size_t)a->q->rows }, NULL);
+}
+
+/* Chunks side by side, then joined. */
+static void run_split(const struct attn *a, size_t scratch)
+{
+    int64_t n_split = a->n_chunks < MAX_SPLIT ? a->n_chunks : MAX_SPLIT;
+    cl_mem parts = cl_scratch_get(a->c, CL_SCRATCH_ATTN, scratch);
+
+    if (parts == NULL)
+        return;
+    struct cl_launch l = begin(a, "attn_chunks");
+    cl_arg_mem(&l, parts, 0);
+    put_args(&l, a);
+    cl_arg_int(&l, n_split);
+    cl_arg_int(&l, a->n_chunks);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 3, (size_t[]){ (size_t)n_split, (size_t)a->kv->n_kv_heads, (size_t)a->q->rows }, NULL);
+
+    l = begin(a, "attn_join");
+    cl_arg_tensor(&l, a->out);
+    cl_arg_mem(&l, parts, 0);
+    cl_arg_tensor(&l, &a->rows->pos);
+    cl_arg_int(&l, a->args->window);
+    cl_arg_int(&l, a->n_chunks);
+    cl_arg_int(&l, a->args->n_heads);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 3, (size_t[]){ (size_t)a->vectors, (size_t)a->args->n_heads, (size_t)a->q->rows }, NULL);
+}
+
+void cl_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
+                  const struct kv_rows *rows, const struct attention_args *args)
+{
+    struct attn a = { .c = (struct clb *)be, .out = out, .q = q, .kv = kv, .rows = rows, .args = args,
+                      .group = args->n_heads / kv->n_kv_heads, .vectors = (kv->head_dim + 15) / 16,
+                      .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK) };
+    int64_t items = q->rows * kv->n_kv_heads, enough = 8 * (int64_t)a.c->dev.units;
+    size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
+
+    set_options(&a);
+    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) && scratch <= MAX_SCRATCH &&
+                scratch <= cl_max_alloc(a.c) / 2;
+    if (items < enough && a.n_chunks > 1 && fits)
+        run_split(&a, scratch);
+    else
+        run_rows(&a);
+}

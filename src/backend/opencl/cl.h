@@ -1,0 +1,227 @@
+/* What the files of backend/opencl share: the device, the instance, its
+ * buffers, programs and launches.  Nothing outside this folder includes it or
+ * CL/cl.h.
+ *
+ * OpenCL 1.2 calls only; what a device has beyond is asked for, never assumed.
+ * An instance is used by one thread at a time.  Calls that fail latch through
+ * cl_fail() with the operation, the device and the code's name. */
+#ifndef FORGE_BACKEND_OPENCL_CL_H
+#define FORGE_BACKEND_OPENCL_CL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+
+#include "backend/backend.h"
+#include "base/hash.h"
+
+/* ---- devices (device.c, select.c) ---- */
+struct cl_device {
+    cl_platform_id platform;
+    cl_device_id id;
+    int number;                /* in `forge devices`: over all platforms */
+    int platform_no, device_no;
+    cl_device_type type;       /* one bit: GPU before ACCELERATOR before CPU where several are set */
+    bool integrated;           /* shares the host's memory */
+    int version, c_version;    /* 10 * major + minor, 0 = could not be read */
+    char name[128], vendor[64], driver[64], platform_name[64], version_text[64];
+    uint64_t mem_size;         /* 0 = unknown */
+    size_t max_alloc;          /* 0 = unknown */
+    size_t local_size;         /* bytes of local memory */
+    size_t max_group, max_item[3];
+    size_t base_align;         /* bytes */
+    unsigned units;
+    bool fp16, subgroups, int_dot, fp64; /* by extension string; only a reason to try */
+    char uuid[33];             /* hex, empty = not told */
+    int twin;                  /* number of the same chip seen before through another platform, -1 = none */
+};
+struct cl_device_set {
+    struct cl_device *v;
+    size_t n;
+    char **skipped; /* one line each, why */
+    size_t n_skipped;
+};
+/* Never fails because one platform does; no platform at all is an empty set with a line in `skipped`. */
+int cl_device_set_open(struct cl_device_set *s, struct err *err);
+void cl_device_set_close(struct cl_device_set *s);
+/* "opencl", "opencl:gpu", "opencl:cpu", "opencl:N", "opencl:P.D".  NULL + err. */
+const struct cl_device *cl_device_select(const struct cl_device_set *s, const char *selector, struct err *err);
+
+/* ---- codes (clerr.c) ---- */
+const char *cl_error_name(cl_int code); /* "CL_OUT_OF_RESOURCES", never NULL */
+int cl_error_class(cl_int code);        /* ERR_NOMEM or ERR_DEVICE */
+
+/* ---- instance (instance.c) ---- */
+enum cl_family { CL_FAMILY_CPU, CL_FAMILY_GPU };
+
+/* What an operation runs, per family: rows of the table in variants.c. */
+enum cl_kern {
+    CLK_EMBED, CLK_DEQUANT, CLK_RMSNORM, CLK_ROPE, CLK_KV_STORE,
+    CLK_LINEAR_1, CLK_LINEAR_2, CLK_LINEAR_4, CLK_LINEAR_EXPERTS, CLK_MIX,
+    CLK_SILU_MUL, CLK_GELU_TANH_MUL, CLK_GELU_ERF_MUL, CLK_ADD, CLK_SCALE, CLK_SOFTCAP,
+    CLK_ROUTE, CLK_GATHER_ROWS, CLK_ARGMAX_PART, CLK_ARGMAX_JOIN, CLK_TOPK, CLK_COUNT
+};
+enum { CL_N_WEIGHTS = DTYPE_Q6_K + 1 };
+
+/* Memory over a part of a mapped file, shared by the tensors in it. */
+struct cl_window {
+    struct cl_window *next;
+    const uint8_t *start; /* host address, page aligned */
+    size_t size;
+    cl_mem mem;
+    int refs;
+};
+
+struct clb { /* the backend */
+    struct backend base; /* first */
+    struct cl_device dev;
+    struct backend_params params;
+    enum cl_family family;
+    bool canonical;      /* own kernels in the canonical order of sums for any number of rows */
+    cl_context ctx;
+    cl_command_queue queue;
+    struct cl_programs *programs; /* program.c */
+    struct cl_scratch *scratch;   /* grown on demand at load, see cl_scratch_get */
+    struct cl_profile *profile;   /* NULL = off */
+    uint64_t used;       /* bytes allocated */
+    uint64_t budget;     /* 0 = unknown */
+    double compile_s;
+    bool zero_copy;      /* weights stay in the mapped file */
+    struct cl_window *windows;
+    cl_kernel kern[CLK_COUNT][CL_N_WEIGHTS]; /* of variants.c, as far as used */
+    /* copies of what op_write was given, until the device has read them */
+    uint8_t *staging;
+    size_t staging_used;
+    struct cl_expert_table *tables; /* experts.c */
+};
+int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p, struct err *err);
+
+/* Latches "device: operation ...: what: CL_NAME (code)". */
+void cl_fail(struct clb *c, cl_int code, const char *what);
+/* The same into err, for what is no operation; returns its class. */
+int cl_err(const struct clb *c, cl_int code, const char *what, struct err *err);
+
+/* ---- buffers (buffer.c, import.c) ---- */
+/* A run of whole rows in one cl_mem: a tensor larger than the device's maximum allocation has several. */
+struct cl_part {
+    cl_mem mem;
+    size_t start;   /* byte of the buffer at which it begins */
+    size_t size;    /* bytes of the buffer it covers */
+    size_t mem_off; /* where that is inside mem (a mapped file's memory object holds many tensors) */
+    struct cl_window *window; /* whose mem that is, NULL = the buffer's own */
+};
+enum cl_layout {
+    CL_LAYOUT_STORED, /* as in the file */
+    CL_LAYOUT_SPLIT   /* scales in a plane of their own behind the quants (GPU family; import.c) */
+};
+struct cl_buffer {
+    struct buffer b; /* first; host is NULL */
+    struct cl_part *parts;
+    int n_parts;
+    enum cl_layout layout;
+};
+/* The one part of a tensor that is not split, with the byte offset inside its mem. */
+cl_mem cl_tensor_mem(const struct tensor *t, cl_ulong *off);
+/* Rows row .. row + n_rows of a tensor that lie in one mem. */
+struct cl_rows {
+    cl_mem mem;
+    cl_ulong off;
+    int64_t row, n_rows;
+};
+/* The rows from `row` on that lie together; false when there are none left. */
+bool cl_rows_at(const struct tensor *t, int64_t row, struct cl_rows *out);
+size_t cl_row_size(const struct tensor *t); /* bytes */
+/* Device memory of at least `size` bytes that lives until the next call with the same slot; NULL: latched. */
+enum { CL_SCRATCH_ATTN, CL_SCRATCH_GEMM, CL_SCRATCH_TMP, CL_SCRATCH_COUNT };
+cl_mem cl_scratch_get(struct clb *c, int slot, size_t size);
+void cl_scratch_free(struct clb *c);
+/* A buffer of n_parts empty parts, NULL + err. */
+struct cl_buffer *cl_buffer_new(struct clb *c, size_t size, int n_parts, struct err *err);
+/* Asks for memory of `what`, counted in c->used and held against the budget; NULL + err with the figures. */
+cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err);
+/* Bytes of one memory object: the device's limit, SIZE_MAX = none known. */
+size_t cl_max_alloc(const struct clb *c);
+void cl_window_release(struct clb *c, struct cl_window *w);
+
+/* ---- programs (program.c, cache.c, kernels_text.c generated from cl/) ---- */
+/* A kernel of file `file` ("linear_cpu.cl") built with `options` ("-DWT=WT_Q8_0"); built at first use, kept.
+ * NULL after a failed build, which is latched with the build log's first lines. */
+cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, const char *name);
+/* The same without latching: for optional variants. */
+cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, const char *name);
+/* The instance's variant of an operation (variants.c), for a type of weights or pages, 0 where there is none. */
+cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type);
+int cl_programs_open(struct clb *c, struct err *err);
+void cl_programs_close(struct clb *c);
+/* Work-items of one group of k: what the compiler allows; lowered after a refused launch. */
+size_t cl_kernel_group(struct clb *c, cl_kernel k);
+void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size);
+
+/* ---- launches (launch.c) ---- */
+struct cl_launch {
+    struct clb *c;
+    cl_kernel k;
+    cl_uint n_args;
+    cl_int code;   /* first failure of an argument */
+    const char *what;
+};
+struct cl_launch cl_begin(struct clb *c, cl_kernel k, const char *what);
+void cl_arg_mem(struct cl_launch *l, cl_mem mem, cl_ulong off); /* two kernel arguments: buffer, byte offset */
+void cl_arg_tensor(struct cl_launch *l, const struct tensor *t); /* the same for an unsplit tensor */
+void cl_arg_int(struct cl_launch *l, int64_t v);                 /* int; one that does not fit fails the launch */
+void cl_arg_ulong(struct cl_launch *l, uint64_t v);
+void cl_arg_float(struct cl_launch *l, float v);
+void cl_arg_local(struct cl_launch *l, size_t size);
+/* Rounds global up to local, cuts local to what kernel and device allow (a power of two), halves it once more
+ * when the launch is refused for resources; kernels guard their own ranges. local 0 = 1. */
+void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local);
+
+/* ---- operations: one launcher file per group, all named cl_NAME; table in ops.c ---- */
+extern const struct backend_ops cl_ops;
+
+/* instance.c, buffer.c, import.c */
+void cl_close(struct backend *be);
+void cl_caps(const struct backend *be, struct backend_caps *out);
+struct buffer *cl_alloc(struct backend *be, size_t size, struct err *err);
+void cl_free(struct buffer *buf);
+void cl_write(struct backend *be, const struct tensor *dst, const void *src);
+void cl_copy(struct backend *be, const struct tensor *dst, const struct tensor *src);
+int cl_read(struct backend *be, void *dst, const struct tensor *src, struct err *err);
+int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *m, struct err *err);
+int cl_export(struct backend *be, float *out, const struct tensor *w, struct err *err);
+void cl_step_begin(struct backend *be);
+int cl_sync(struct backend *be, struct err *err);
+
+/* elem.c */
+void cl_embed(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
+void cl_rope(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs);
+void cl_act_mul(struct backend *, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act);
+void cl_add(struct backend *, const struct tensor *out, const struct tensor *a, const struct tensor *b);
+void cl_scale(struct backend *, const struct tensor *x, float s);
+void cl_softcap(struct backend *, const struct tensor *x, float cap);
+/* norm.c */
+void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one);
+/* linear.c */
+void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias);
+/* attention.c */
+void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                 const struct kv_rows *rows);
+void cl_attention(struct backend *, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
+                  const struct kv_rows *rows, const struct attention_args *args);
+/* experts.c */
+void cl_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm);
+void cl_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
+                       int n_experts, const struct tensor *ids, const struct tensor *w);
+void cl_experts_close(struct clb *c);
+/* pick.c */
+void cl_gather_rows(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *rows);
+void cl_argmax(struct backend *, const struct tensor *out, const struct tensor *x);
+void cl_topk(struct backend *, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
+
+/* ---- shapes ---- */
+static inline size_t cl_ceil_div(int64_t n, int64_t d)
+{
+    return (size_t)((n + d - 1) / d);
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* One open device: context, queue, and the order of opening and closing.
+ * Knows nothing of operations. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/opencl/cl.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+void cl_close(struct backend *be)
+{
+    struct clb *c = (struct clb *)be;
+
+    if (c->queue != NULL)
+        clFinish(c->queue);
+    cl_programs_close(c);
+    cl_scratch_free(c);
+    cl_experts_close(c);
+    if (c->queue != NULL)
+        clReleaseCommandQueue(c->queue);
+    if (c->ctx != NULL)
+        clReleaseContext(c->ctx);
+    free(c->staging);
+    free(c);
+}
+
+void cl_caps(const struct backend *be, struct backend_caps *out)
+{
+    const struct clb *c = (const struct clb *)be;
+    *out = (struct backend_caps){ .host_memory = false, .max_alloc = c->dev.max_alloc, .mem_size = c->dev.mem_size };
+}
+
+void cl_step_begin(struct backend *be)
+{
+    (void)be;
+}
+
+int cl_sync(struct backend *be, struct err *err)
+{
+    struct clb *c = (struct clb *)be;
+    cl_int code = clFinish(c->queue);
+
+    c->staging_used = 0;
+    return code == CL_SUCCESS ? 0 : cl_err(c, code, "waiting for the device", err);
+}
+
+/* Bytes we may take: what the user said; a GPU's memory less a margin for its driver; on a device that
+ * computes in the host's memory nothing is refused here. */
+static uint64_t budget(const struct cl_device *d, const struct backend_params *p)
+{
+    if (p->mem_limit > 0)
+        return p->mem_limit;
+    return d->type == CL_DEVICE_TYPE_CPU ? 0 : d->mem_size - d->mem_size / 16;
+}
+
+static int choose_family(struct clb *c, struct err *err)
+{
+    const char *want = c->params.kernels;
+
+    if (want != NULL && strcmp(want, "cpu") != 0 && strcmp(want, "gpu") != 0)
+        return err_set(err, ERR_ARG, "kernel family \"%s\" is neither cpu nor gpu", want);
+    if (want != NULL)
+        c->family = strcmp(want, "gpu") == 0 ? CL_FAMILY_GPU : CL_FAMILY_CPU;
+    else
+        c->family = c->dev.type == CL_DEVICE_TYPE_CPU ? CL_FAMILY_CPU : CL_FAMILY_GPU;
+    c->canonical = c->family == CL_FAMILY_CPU || c->params.deterministic;
+    return 0;
+}
+
+int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p, struct err *err)
+{
+    struct clb *c = mem_array(1, sizeof *c);
+    cl_context_properties props[] = { CL_CONTEXT_PLATFORM, (cl_context_properties)dev->platform, 0 };
+    cl_int code = CL_SUCCESS;
+    int rc;
+
+    if (c == NULL)
+        return err_set(err, ERR_NOMEM, "opencl:%d: no memory for the instance", dev->number);
+    c->base.ops = &cl_ops;
+    c->dev = *dev;
+    c->params = *p;
+    snprintf(c->base.device, sizeof c->base.device, "opencl:%d", dev->number);
+    snprintf(c->base.detail, sizeof c->base.detail, "%.80s, %.30s", dev->name, dev->platform_name);
+    c->budget = budget(dev, p);
+    c->zero_copy = dev->type == CL_DEVICE_TYPE_CPU;
+    rc = choose_family(c, err);
+    if (rc != 0)
+        goto fail;
+    c->ctx = clCreateContext(props, 1, &dev->id, NULL, NULL, &code);
+    if (code != CL_SUCCESS) {
+        rc = cl_err(c, code, "no context", err);
+        goto fail;
+    }
+    c->queue = clCreateCommandQueue(c->ctx, dev->id, 0, &code);
+    if (code != CL_SUCCESS) {
+        rc = cl_err(c, code, "no command queue", err);
+        goto fail;
+    }
+    rc = cl_programs_open(c, err);
+    if (rc != 0)
+        goto fail;
+    log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name, dev->version_text,
+              c->family == CL_FAMILY_CPU ? "cpu" : "gpu", dev->max_alloc, (unsigned long long)dev->mem_size);
+    *out = &c->base;
+    return 0;
+fail:
+    cl_close(&c->base);
+    return rc;
+}

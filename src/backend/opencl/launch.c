@@ -1,0 +1,106 @@
+/* One launch: arguments, shape, enqueue.  The first failure of a launch is
+ * kept and latched when it would run.  Shapes are cut to what the kernel and
+ * the device allow; kernels guard their own ranges. */
+#include "backend/opencl/cl.h"
+#include "base/log.h"
+
+struct cl_launch cl_begin(struct clb *c, cl_kernel k, const char *what)
+{
+    /* a kernel that could not be had is latched already */
+    return (struct cl_launch){ .c = c, .k = k, .what = what, .code = k != NULL ? CL_SUCCESS : CL_INVALID_KERNEL };
+}
+
+static void put(struct cl_launch *l, size_t size, const void *value)
+{
+    if (l->code == CL_SUCCESS)
+        l->code = clSetKernelArg(l->k, l->n_args, size, value);
+    l->n_args++;
+}
+
+void cl_arg_mem(struct cl_launch *l, cl_mem mem, cl_ulong off)
+{
+    if (mem == NULL && l->code == CL_SUCCESS)
+        l->code = CL_INVALID_MEM_OBJECT;
+    put(l, sizeof mem, &mem);
+    put(l, sizeof off, &off);
+}
+
+void cl_arg_tensor(struct cl_launch *l, const struct tensor *t)
+{
+    cl_ulong off = 0;
+    cl_mem mem = cl_tensor_mem(t, &off);
+    cl_arg_mem(l, mem, off);
+}
+
+void cl_arg_int(struct cl_launch *l, int64_t v)
+{
+    cl_int i = (cl_int)v;
+    if (i != v && l->code == CL_SUCCESS)
+        l->code = CL_INVALID_ARG_VALUE;
+    put(l, sizeof i, &i);
+}
+
+void cl_arg_ulong(struct cl_launch *l, uint64_t v)
+{
+    cl_ulong u = v;
+    put(l, sizeof u, &u);
+}
+
+void cl_arg_float(struct cl_launch *l, float v)
+{
+    cl_float f = v;
+    put(l, sizeof f, &f);
+}
+
+void cl_arg_local(struct cl_launch *l, size_t size)
+{
+    if (size > l->c->dev.local_size && l->code == CL_SUCCESS)
+        l->code = CL_OUT_OF_RESOURCES; /* some runtimes would end the process */
+    put(l, size, NULL);
+}
+
+/* Halves the largest dimension until the group fits. */
+static void cut(const struct cl_launch *l, int dims, size_t *local, size_t limit)
+{
+    for (;;) {
+        size_t n = 1;
+        int largest = 0;
+        for (int d = 0; d < dims; d++) {
+            size_t most = l->c->dev.max_item[d] > 0 ? l->c->dev.max_item[d] : local[d];
+            while (local[d] > most)
+                local[d] /= 2;
+            n *= local[d];
+            largest = local[d] > local[largest] ? d : largest;
+        }
+        if (n <= limit || local[largest] <= 1)
+            return;
+        local[largest] /= 2;
+    }
+}
+
+void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local)
+{
+    size_t g[3], s[3] = { 1, 1, 1 }, limit;
+
+    if (l->c->base.latched.code != 0)
+        return;
+    for (int d = 0; d < dims; d++)
+        s[d] = local != NULL && local[d] > 0 ? local[d] : 1;
+    limit = l->k != NULL ? cl_kernel_group(l->c, l->k) : 1;
+    for (int tries = 0; l->code == CL_SUCCESS && tries < 2; tries++) {
+        cut(l, dims, s, limit);
+        for (int d = 0; d < dims; d++)
+            g[d] = (global[d] + s[d] - 1) / s[d] * s[d];
+        l->code = clEnqueueNDRangeKernel(l->c->queue, l->k, (cl_uint)dims, NULL, g, s, 0, NULL, NULL);
+        size_t n = s[0] * s[1] * s[2];
+        if (tries > 0 || n == 1 || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
+            break;
+        log_debug(LOG_CL, "%s: %s refused groups of %zu: %s; half of it from now on", l->c->base.device, l->what, n,
+                  cl_error_name(l->code));
+        limit = n / 2;
+        cl_kernel_lower_group(l->c, l->k, limit);
+        l->code = CL_SUCCESS;
+    }
+    if (l->code != CL_SUCCESS)
+        cl_fail(l->c, l->code, l->what);
+}

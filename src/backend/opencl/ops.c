@@ -1,0 +1,32 @@
+/* The table of the `opencl` backend's operations. */
+#include "backend/opencl/cl.h"
+
+const struct backend_ops cl_ops = {
+    .name = "opencl",
+    .close = cl_close,
+    .caps = cl_caps,
+    .alloc = cl_alloc,
+    .free = cl_free,
+    .write = cl_write,
+    .copy = cl_copy,
+    .read = cl_read,
+    .import = cl_import,
+    .export = cl_export,
+    .begin = cl_step_begin,
+    .sync = cl_sync,
+    .embed = cl_embed,
+    .rmsnorm = cl_rmsnorm,
+    .linear = cl_linear,
+    .rope = cl_rope,
+    .kv_store = cl_kv_store,
+    .attention = cl_attention,
+    .act_mul = cl_act_mul,
+    .add = cl_add,
+    .scale = cl_scale,
+    .softcap = cl_softcap,
+    .route = cl_route,
+    .linear_experts = cl_linear_experts,
+    .gather_rows = cl_gather_rows,
+    .argmax = cl_argmax,
+    .topk = cl_topk,
+};

@@ -1,0 +1,283 @@
+/* Kernels by file, options and name: puts a file's text together with what it
+ * includes, builds it at first use, keeps program and kernels until the
+ * instance closes.  Must not know what a kernel does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/opencl/cl.h"
+#include "backend/opencl/text.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { MAX_DEPTH = 8, MAX_LOG = 65536 };
+
+struct program {
+    char *key; /* "file options" */
+    cl_program p; /* NULL after a failed build */
+    char *why;    /* which failed for this reason */
+};
+struct kernel {
+    char *key; /* "file options name" */
+    cl_kernel k;  /* NULL when it could not be made */
+    char *why;    /* for this reason */
+    size_t group; /* work-items of one group */
+};
+struct cl_programs {
+    struct program *programs;
+    size_t n_programs, cap_programs;
+    struct kernel *kernels;
+    size_t n_kernels, cap_kernels;
+    struct strmap by_key; /* kernels */
+    struct u64map by_handle;
+};
+
+int cl_programs_open(struct clb *c, struct err *err)
+{
+    c->programs = mem_array(1, sizeof *c->programs);
+    if (c->programs == NULL)
+        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
+    strmap_init(&c->programs->by_key);
+    u64map_init(&c->programs->by_handle);
+    return 0;
+}
+
+void cl_programs_close(struct clb *c)
+{
+    struct cl_programs *s = c->programs;
+
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n_kernels; i++) {
+        if (s->kernels[i].k != NULL)
+            clReleaseKernel(s->kernels[i].k);
+        free(s->kernels[i].key);
+        free(s->kernels[i].why);
+    }
+    for (size_t i = 0; i < s->n_programs; i++) {
+        if (s->programs[i].p != NULL)
+            clReleaseProgram(s->programs[i].p);
+        free(s->programs[i].key);
+        free(s->programs[i].why);
+    }
+    free(s->kernels);
+    free(s->programs);
+    strmap_fini(&s->by_key);
+    u64map_fini(&s->by_handle);
+    free(s);
+    c->programs = NULL;
+}
+
+/* ---- text ---- */
+static const struct cl_text *text_named(const char *name, size_t len)
+{
+    for (size_t i = 0; i < cl_n_texts; i++)
+        if (strlen(cl_texts[i].name) == len && memcmp(cl_texts[i].name, name, len) == 0)
+            return &cl_texts[i];
+    return NULL;
+}
+
+/* Appends a file with its includes in their places and #line marks, so that compilers name the real
+ * file; guards in the texts themselves keep what is included twice from counting twice. */
+static bool expand(struct buf *out, const char *name, size_t name_len, int depth)
+{
+    const struct cl_text *t = text_named(name, name_len);
+    int line = 1;
+
+    if (t == NULL || depth > MAX_DEPTH)
+        return false;
+    buf_printf(out, "#line 1 \"%s\"\n", t->name);
+    for (const char *at = t->text; *at != '\0'; line++) {
+        size_t n = strcspn(at, "\n");
+        size_t step = at[n] == '\n' ? n + 1 : n;
+        if (strncmp(at, "#include \"", 10) == 0) {
+            if (!expand(out, at + 10, strcspn(at + 10, "\"\n"), depth + 1))
+                return false;
+            buf_printf(out, "#line %d \"%s\"\n", line + 1, t->name);
+        } else {
+            buf_put(out, at, step);
+        }
+        at += step;
+    }
+    return true;
+}
+
+/* ---- building ---- */
+/* The first lines of what the compiler said, on one line. */
+static void first_lines(struct clb *c, cl_program p, char *out, size_t size)
+{
+    size_t len = 0;
+    char *text = NULL;
+
+    out[0] = '\0';
+    if (clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &len) != CL_SUCCESS || len == 0 || len > 64u * MAX_LOG)
+        return;
+    text = mem_array(len + 1, 1);
+    if (text != NULL && clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, len, text, NULL) == CL_SUCCESS) {
+        text[len < MAX_LOG ? len : MAX_LOG] = '\0';
+        log_debug(LOG_CL, "build log: %s", text);
+        snprintf(out, size, "%s", text);
+        for (char *at = out; *at != '\0'; at++)
+            *at = *at == '\n' || *at == '\r' ? ' ' : *at;
+    }
+    free(text);
+}
+
+/* NULL: err says why. */
+static cl_program build(struct clb *c, const char *file, const char *options, struct err *err)
+{
+    char all[512], log[600];
+    cl_program p = NULL;
+    cl_int code;
+    struct buf text;
+    double start = clock_now();
+
+    buf_init(&text);
+    bool complete = expand(&text, file, strlen(file), 0);
+    if (!complete || buf_failed(&text)) {
+        err_set(err, complete ? ERR_NOMEM : ERR_INTERNAL, "kernel file %s cannot be put together", file);
+        goto done;
+    }
+    snprintf(all, sizeof all, "-cl-std=CL1.2 %s", options);
+    const char *source = buf_str(&text);
+    p = clCreateProgramWithSource(c->ctx, 1, &source, &text.len, &code);
+    if (code == CL_SUCCESS)
+        code = clBuildProgram(p, 1, &c->dev.id, all, NULL, NULL);
+    c->compile_s += clock_now() - start;
+    if (code != CL_SUCCESS) {
+        log[0] = '\0';
+        if (p != NULL)
+            first_lines(c, p, log, sizeof log);
+        err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, all, cl_error_name(code), code,
+                c->dev.name, c->dev.driver, log);
+        if (p != NULL)
+            clReleaseProgram(p);
+        p = NULL;
+    } else {
+        log_debug(LOG_CL, "%s: built %s (%s) in %.0f ms", c->base.device, file, all, 1e3 * (clock_now() - start));
+    }
+done:
+    buf_fini(&text);
+    return p;
+}
+
+static cl_program program_get(struct clb *c, const char *file, const char *options, struct err *err)
+{
+    struct cl_programs *s = c->programs;
+    char key[600];
+
+    snprintf(key, sizeof key, "%s %s", file, options);
+    for (size_t i = 0; i < s->n_programs; i++)
+        if (strcmp(s->programs[i].key, key) == 0) {
+            if (s->programs[i].p == NULL)
+                err_set(err, ERR_DEVICE, "%s", s->programs[i].why != NULL ? s->programs[i].why : key);
+            return s->programs[i].p;
+        }
+    struct program *grown = mem_grow(s->programs, &s->cap_programs, s->n_programs + 1, sizeof *grown);
+    char *kept = mem_strdup(key);
+    if (grown != NULL)
+        s->programs = grown;
+    if (grown == NULL || kept == NULL) {
+        free(kept);
+        err_set(err, ERR_NOMEM, "no memory for the record of %s", file);
+        return NULL;
+    }
+    struct program *p = &s->programs[s->n_programs++];
+    *p = (struct program){ .key = kept, .p = build(c, file, options, err) };
+    if (p->p == NULL)
+        p->why = mem_strdup(err->msg);
+    return p->p;
+}
+
+static size_t ask_group(struct clb *c, cl_kernel k)
+{
+    size_t n = 0;
+    if (clGetKernelWorkGroupInfo(k, c->dev.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL) != CL_SUCCESS || n == 0)
+        n = 1;
+    return c->dev.max_group > 0 && c->dev.max_group < n ? c->dev.max_group : n;
+}
+
+/* Makes the kernel; its record also when that fails, so that it is tried once. */
+static cl_kernel kernel_new(struct clb *c, const char *file, const char *options, const char *name, const char *key,
+                            struct err *err)
+{
+    struct cl_programs *s = c->programs;
+    cl_program p = program_get(c, file, options, err);
+    cl_int code = CL_SUCCESS;
+
+    if (p == NULL)
+        return NULL;
+    struct kernel *grown = mem_grow(s->kernels, &s->cap_kernels, s->n_kernels + 1, sizeof *grown);
+    char *kept = mem_strdup(key);
+    if (grown != NULL)
+        s->kernels = grown;
+    if (grown == NULL || kept == NULL || strmap_add(&s->by_key, kept, strlen(kept), (uint32_t)s->n_kernels) < 0) {
+        free(kept);
+        err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
+        return NULL;
+    }
+    struct kernel *k = &s->kernels[s->n_kernels++];
+    *k = (struct kernel){ .key = kept };
+    k->k = clCreateKernel(p, name, &code);
+    if (code != CL_SUCCESS) {
+        k->k = NULL;
+        err_set(err, cl_error_class(code), "kernel %s of %s: %s (%d) on %s, driver %s", name, file, cl_error_name(code), code,
+                c->dev.name, c->dev.driver);
+        k->why = mem_strdup(err->msg);
+        return NULL;
+    }
+    k->group = ask_group(c, k->k);
+    if (u64map_add(&s->by_handle, (uint64_t)(uintptr_t)k->k, s->n_kernels - 1) < 0) {
+        err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
+        return NULL;
+    }
+    return k->k;
+}
+
+static cl_kernel get(struct clb *c, const char *file, const char *options, const char *name, struct err *err)
+{
+    char key[700];
+    uint32_t at;
+
+    snprintf(key, sizeof key, "%s %s %s", file, options, name);
+    if (!strmap_find(&c->programs->by_key, key, strlen(key), &at))
+        return kernel_new(c, file, options, name, key, err);
+    if (c->programs->kernels[at].k == NULL)
+        err_set(err, ERR_DEVICE, "%s", c->programs->kernels[at].why != NULL ? c->programs->kernels[at].why : key);
+    return c->programs->kernels[at].k;
+}
+
+cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, const char *name)
+{
+    struct err err = { 0 };
+    cl_kernel k = get(c, file, options, name, &err);
+
+    if (k == NULL)
+        backend_fail(&c->base, err.code, "%s", err.msg);
+    return k;
+}
+
+cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, const char *name)
+{
+    struct err err = { 0 };
+    cl_kernel k = get(c, file, options, name, &err);
+
+    if (k == NULL)
+        log_debug(LOG_CL, "%s: %s", c->base.device, err.msg);
+    return k;
+}
+
+size_t cl_kernel_group(struct clb *c, cl_kernel k)
+{
+    uint64_t at;
+    return u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at) ? c->programs->kernels[at].group : 1;
+}
+
+void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size)
+{
+    uint64_t at;
+    if (u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at))
+        c->programs->kernels[at].group = size;
+}
