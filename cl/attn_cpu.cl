@@ -51,9 +51,9 @@ static inline float16 kv_vector(const __global uchar *row, int s)
 }
 
 /* What one row asks: where it stands, what it sees, where its sequence's pages are. */
-#define ARGS                                                                                          \
-    IN(q), IN(k), IN(v), IN(pos), IN(seq), IN(pages), const int n_kv, const int page_size, const int max_pages,   \
-        const int window, const float scale, const float cap, const float inv_cap
+#define ARGS                                                                                                 \
+    IN(q), IN(k), IN(v), IN(pos), IN(seq), IN(pages), const int n_kv, const int page_size,                   \
+        const int max_pages, const int window, const float scale, const float cap, const float inv_cap
 
 #define ROW_OF(r)                                                                                     \
     int last = IN_PTR(int, pos)[r];                                                                   \
@@ -61,7 +61,8 @@ static inline float16 kv_vector(const __global uchar *row, int s)
     const __global int *table = IN_PTR(int, pages) + (ulong)IN_PTR(int, seq)[r] * max_pages;
 
 /* bytes of the stored rows of positions lo .. hi of a chunk */
-static inline void find_rows(ulong *at, const __global int *table, int start, int lo, int hi, int h, int n_kv, int page_size)
+static inline void find_rows(ulong *at, const __global int *table, int start, int lo, int hi, int h, int n_kv,
+                             int page_size)
 {
     int page = (start + lo) / page_size, in_page = (start + lo) % page_size;
     for (int j = lo; j < hi; j++) {
@@ -74,8 +75,8 @@ static inline void find_rows(ulong *at, const __global int *table, int start, in
 }
 
 /* s[g][j] = scale * (q[g] . k_j) for the positions lo .. hi */
-static inline void scores(float (*s)[CHUNK], const __global float *q, const __global uchar *k, const ulong *at, int lo, int hi,
-                          float scale)
+static inline void scores(float (*s)[CHUNK], const __global float *q, const __global uchar *k,
+                          const ulong *at, int lo, int hi, float scale)
 {
     for (int j = lo; j < hi; j += PB) {
         float16 acc[PB][G];
@@ -98,7 +99,8 @@ static inline void scores(float (*s)[CHUNK], const __global float *q, const __gl
         UNROLL for (int g = 0; g < G; g++)
         {
             float16 x = part_f32(q + g * HD + 16 * (NS - 1), HD % 16);
-            UNROLL for (int i = 0; i < PB; i++) acc[i][g] = fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);
+            UNROLL for (int i = 0; i < PB; i++) acc[i][g] =
+                fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);
         }
 #endif
         UNROLL for (int i = 0; i < PB; i++) UNROLL for (int g = 0; g < G; g++)
@@ -197,7 +199,8 @@ static inline void put_vector(float16 a, __global float *out, int s)
 
 /* M' = max(M, m), a = e^(M - M'), b = e^(m - M'), L = fma(L, a, l b), O = fma(O, a, o b); the first
  * chunk starts them; out = O (1 / L).  global (NS, n_heads, rows) */
-__kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const int n_chunks, const int n_heads, const int n_rows)
+__kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const int n_chunks, const int n_heads,
+                        const int n_rows)
 {
     int d = (int)get_global_id(0), head = (int)get_global_id(1), r = (int)get_global_id(2);
     if (d >= NS || head >= n_heads || r >= n_rows)

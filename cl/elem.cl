@@ -1,4 +1,6 @@
-/* Element by element: a tensor as one run of n values, 16 to a work-item. */
+/* Element by element: a tensor as one run of n values, 16 to a work-item.
+ * The functions are common.clh's; outputs may be inputs, since an item reads
+ * only what it writes. */
 #include "common.clh"
 
 #define ELEMENTS(EXPR)                                                                 \

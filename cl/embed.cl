@@ -1,5 +1,6 @@
 /* Rows of the embedding table, and weights back to f32.  Copies values; the
- * only arithmetic is one product. */
+ * only arithmetic is one product.  Knows formats through quant.clh alone
+ * (-DWT). */
 #include "common.clh"
 #include "quant.clh"
 
@@ -13,8 +14,8 @@ static inline void copy16(__global float *out, ROW row, int k, int n, float scal
 
 /* out[r] = scale * table[ids[r]] for ids first .. first + n_table - 1 (the rows in this memory).
  * global (ceil(n / 16), rows) */
-__kernel void embed(OUT(out), IN(table), IN(ids), const float scale, const int n, const int n_rows, const int first,
-                    const int n_table)
+__kernel void embed(OUT(out), IN(table), IN(ids), const float scale, const int n, const int n_rows,
+                    const int first, const int n_table)
 {
     int k = (int)get_global_id(0) * 16, r = (int)get_global_id(1);
     if (k >= n || r >= n_rows)

@@ -24,8 +24,8 @@ static inline ushort to_half(float f)
 
 /* Row r's k or v [n_kv * head_dim] to position pos[r] of sequence seq[r].  Pages are
  * [n_kv][page_size][head_dim].  global (head_dim, n_kv, rows) */
-__kernel void kv_store(OUT(pool), IN(x), IN(pos), IN(seq), IN(pages), const int head_dim, const int n_kv, const int page_size,
-                       const int max_pages, const int n_rows)
+__kernel void kv_store(OUT(pool), IN(x), IN(pos), IN(seq), IN(pages), const int head_dim, const int n_kv,
+                       const int page_size, const int max_pages, const int n_rows)
 {
     int d = (int)get_global_id(0), h = (int)get_global_id(1), r = (int)get_global_id(2);
     if (d >= head_dim || h >= n_kv || r >= n_rows)

@@ -31,25 +31,27 @@
 /* out[r][first + o] = sum_k w[o][k] x[r][k] (+ bias[first + o]) for the n_w rows of w in this memory.
  * Rows past the end are clamped for reading and not written.
  * global (ceil(n_rows / NX), ceil(n_w / NW)) */
-#define LINEAR(name, NW, NX)                                                                          \
-    __kernel void name(OUT(out), IN(x), IN(w), IN(bias), const int has_bias, const int k, const int n_w,   \
-                       const int n_rows, const int first, const int out_cols)                         \
-    {                                                                                                 \
-        int r = (int)get_global_id(0) * NX, o = (int)get_global_id(1) * NW;                           \
-        if (r >= n_rows || o >= n_w)                                                                  \
-            return;                                                                                   \
-        ROW w[NW];                                                                                    \
-        const __global float *x[NX];                                                                  \
-        UNROLL for (int i = 0; i < NW; i++) w[i] = IN_PTR(uchar, w) + (ulong)min(o + i, n_w - 1) * row_size(k);  \
-        UNROLL for (int j = 0; j < NX; j++) x[j] = IN_PTR(float, x) + (ulong)min(r + j, n_rows - 1) * k;         \
-        TILE(NW, NX)                                                                                  \
-        UNROLL for (int i = 0; i < NW; i++) UNROLL for (int j = 0; j < NX; j++)                       \
-            if (o + i < n_w && r + j < n_rows) {                                                      \
-                float v = tree16(acc[i][j]);                                                          \
-                if (has_bias)                                                                         \
-                    v += IN_PTR(float, bias)[first + o + i];                                          \
-                OUT_PTR(float, out)[(ulong)(r + j) * out_cols + first + o + i] = v;                   \
-            }                                                                                         \
+#define LINEAR(name, NW, NX)                                                                                 \
+    __kernel void name(OUT(out), IN(x), IN(w), IN(bias), const int has_bias, const int k, const int n_w,     \
+                       const int n_rows, const int first, const int out_cols)                                \
+    {                                                                                                        \
+        int r = (int)get_global_id(0) * NX, o = (int)get_global_id(1) * NW;                                  \
+        if (r >= n_rows || o >= n_w)                                                                         \
+            return;                                                                                          \
+        ROW w[NW];                                                                                           \
+        const __global float *x[NX];                                                                         \
+        UNROLL for (int i = 0; i < NW; i++) w[i] =                                                           \
+            IN_PTR(uchar, w) + (ulong)min(o + i, n_w - 1) * row_size(k);                                     \
+        UNROLL for (int j = 0; j < NX; j++) x[j] = IN_PTR(float, x) + (ulong)min(r + j, n_rows - 1) * k;     \
+        TILE(NW, NX)                                                                                         \
+        UNROLL for (int i = 0; i < NW; i++)                                                                  \
+            UNROLL for (int j = 0; j < NX; j++) if (o + i < n_w && r + j < n_rows)                           \
+        {                                                                                                    \
+            float v = tree16(acc[i][j]);                                                                     \
+            if (has_bias)                                                                                    \
+                v += IN_PTR(float, bias)[first + o + i];                                                     \
+            OUT_PTR(float, out)[(ulong)(r + j) * out_cols + first + o + i] = v;                              \
+        }                                                                                                    \
     }
 
 LINEAR(linear_1, 1, 1)
@@ -58,8 +60,8 @@ LINEAR(linear_4, 4, 4)
 
 /* Products with the experts that lie in this memory: offsets[e] is the expert's byte, ~0 = elsewhere.
  * y[p] = experts[ids[p]] . x[p / per_row] for the pairs p.  global (n_w, pairs) */
-__kernel void linear_experts(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), const int k, const int n_w, const int n_pairs,
-                             const int per_row)
+__kernel void linear_experts(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), const int k, const int n_w,
+                             const int n_pairs, const int per_row)
 {
     int o = (int)get_global_id(0), p = (int)get_global_id(1);
     if (o >= n_w || p >= n_pairs)

@@ -1,9 +1,11 @@
-/* Norms of rows, one work-item a row: the CPU family's form. */
+/* Norms of rows, one work-item a row: the CPU family's form.
+ * The sum of squares is the canonical one, whatever the row's length; a head's
+ * norm is a row like any other. */
 #include "common.clh"
 
 /* out = x r (w, or 1 + w) with r = 1 / sqrt(sum x^2 * (1 / n) + eps).  global (rows) */
-__kernel void rmsnorm(OUT(out), IN(x), IN(w), const float eps, const float inv_n, const float one, const int n,
-                      const int n_rows)
+__kernel void rmsnorm(OUT(out), IN(x), IN(w), const float eps, const float inv_n, const float one,
+                      const int n, const int n_rows)
 {
     int r = (int)get_global_id(0), k, whole = n & ~15;
     if (r >= n_rows)

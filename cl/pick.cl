@@ -1,4 +1,6 @@
-/* Operations that move or pick values: one right answer each. */
+/* Operations that move or pick values: one right answer each.
+ * Nothing here computes; ties go to the lowest id, and a row with a value that
+ * is not finite says so. */
 #include "common.clh"
 
 /* out[i] = x[rows[i]].  global (ceil(n / 16), m) */
@@ -23,7 +25,8 @@ static inline int is_finite(float v)
 
 /* Best of `span` columns of a row: its id (lowest of equals; -1 when one is not finite) and value.
  * global (parts, rows) */
-__kernel void argmax_part(OUT(ids), OUT(vals), IN(x), const int span, const int n, const int n_parts, const int n_rows)
+__kernel void argmax_part(OUT(ids), OUT(vals), IN(x), const int span, const int n, const int n_parts,
+                          const int n_rows)
 {
     int p = (int)get_global_id(0), r = (int)get_global_id(1);
     if (p >= n_parts || r >= n_rows)

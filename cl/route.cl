@@ -1,9 +1,12 @@
-/* Which experts a row goes to, and the weighted sum of what they gave. */
+/* Which experts a row goes to, and the weighted sum of what they gave.
+ * The choice stays on the device; sums run in the canonical order and experts
+ * are added in the order of their rank. */
 #include "common.clh"
 
 /* The n_used largest logits of a row, falling, lowest id first among equals (NaN counts as
  * smallest), and their softmax weights.  global (rows) */
-__kernel void route(OUT(ids), OUT(w), IN(logits), const int n_used, const int n, const int renorm, const int n_rows)
+__kernel void route(OUT(ids), OUT(w), IN(logits), const int n_used, const int n, const int renorm,
+                    const int n_rows)
 {
     int r = (int)get_global_id(0), kept = 0;
     if (r >= n_rows)
@@ -47,7 +50,8 @@ __kernel void mix_experts(OUT(out), IN(w), IN(y), const int n_used, const int n,
     int i = (int)get_global_id(0), r = (int)get_global_id(1);
     if (i >= n || r >= n_rows)
         return;
-    const __global float *a = IN_PTR(float, w) + (ulong)r * n_used, *b = IN_PTR(float, y) + (ulong)r * n_used * n + i;
+    const __global float *a = IN_PTR(float, w) + (ulong)r * n_used,
+                         *b = IN_PTR(float, y) + (ulong)r * n_used * n + i;
     float sum = a[0] * b[0];
     for (int j = 1; j < n_used; j++)
         sum = fma(a[j], b[(ulong)j * n], sum);

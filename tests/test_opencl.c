@@ -36,7 +36,7 @@ static void tally(void *user, const char *op, const char *variant, double error,
 /* NULL after a skip. */
 static struct backend *open_opencl(const struct backend_params *params)
 {
-    struct err err = { 0 };
+    struct err err = {0};
     struct backend *be = open_one("opencl", params, &err);
     if (be == NULL)
         test_skip(err.msg);
@@ -45,9 +45,9 @@ static struct backend *open_opencl(const struct backend_params *params)
 
 static void whole_list(const char *oracle, bool exact)
 {
-    struct backend_params params = { .n_threads = 1 };
+    struct backend_params params = {.n_threads = 1};
     struct backend *cl = open_opencl(&params), *a;
-    struct tally t = { 0 };
+    struct tally t = {0};
 
     if (cl == NULL)
         return;

@@ -1,5 +1,6 @@
 /* Launches of the KV cache and of attention: few rows split their chunks over
- * work-items and join them, many rows go whole.  Both give the same bits. */
+ * work-items and join them, many rows go whole.  Both give the same bits.
+ * Must not know positions: they are on the device. */
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
@@ -22,11 +23,12 @@ static void store(struct clb *c, const struct kv_layer *kv, const struct tensor 
     cl_arg_int(&l, kv->page_size);
     cl_arg_int(&l, rows->pages.cols);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 3, (size_t[]){ (size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows }, (size_t[]){ 16, 1, 1 });
+    cl_run(&l, 3, (size_t[]){(size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows},
+           (size_t[]){16, 1, 1});
 }
 
-void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
-                 const struct kv_rows *rows)
+void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                 const struct tensor *v, const struct kv_rows *rows)
 {
     store((struct clb *)be, kv, &kv->k, k, rows);
     store((struct clb *)be, kv, &kv->v, v, rows);
@@ -39,8 +41,8 @@ struct attn {
     const struct kv_layer *kv;
     const struct kv_rows *rows;
     const struct attention_args *args;
-    int group;       /* query heads of a kv head */
-    int vectors;     /* of 16 values in a head */
+    int group;        /* query heads of a kv head */
+    int vectors;      /* of 16 values in a head */
     int64_t n_chunks; /* that a sequence may have */
     char options[96];
 };
@@ -54,8 +56,8 @@ static void set_options(struct attn *a)
         positions /= 2;
     while (vectors > 1 && (vectors * a->group > 16 || a->vectors % vectors != 0))
         vectors--;
-    snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d", a->kv->head_dim, a->group,
-             a->kv->k.dtype == DTYPE_F16, positions, vectors);
+    snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d", a->kv->head_dim,
+             a->group, a->kv->k.dtype == DTYPE_F16, positions, vectors);
 }
 
 static struct cl_launch begin(const struct attn *a, const char *kernel)
@@ -90,7 +92,7 @@ static void run_rows(const struct attn *a)
     cl_arg_tensor(&l, a->out);
     put_args(&l, a);
     cl_arg_int(&l, a->q->rows);
-    cl_run(&l, 2, (size_t[]){ (size_t)a->kv->n_kv_heads, (size_t)a->q->rows }, NULL);
+    cl_run(&l, 2, (size_t[]){(size_t)a->kv->n_kv_heads, (size_t)a->q->rows}, NULL);
 }
 
 /* Chunks side by side, then joined. */
@@ -107,7 +109,7 @@ static void run_split(const struct attn *a, size_t scratch)
     cl_arg_int(&l, n_split);
     cl_arg_int(&l, a->n_chunks);
     cl_arg_int(&l, a->q->rows);
-    cl_run(&l, 3, (size_t[]){ (size_t)n_split, (size_t)a->kv->n_kv_heads, (size_t)a->q->rows }, NULL);
+    cl_run(&l, 3, (size_t[]){(size_t)n_split, (size_t)a->kv->n_kv_heads, (size_t)a->q->rows}, NULL);
 
     l = begin(a, "attn_join");
     cl_arg_tensor(&l, a->out);
@@ -117,21 +119,27 @@ static void run_split(const struct attn *a, size_t scratch)
     cl_arg_int(&l, a->n_chunks);
     cl_arg_int(&l, a->args->n_heads);
     cl_arg_int(&l, a->q->rows);
-    cl_run(&l, 3, (size_t[]){ (size_t)a->vectors, (size_t)a->args->n_heads, (size_t)a->q->rows }, NULL);
+    cl_run(&l, 3, (size_t[]){(size_t)a->vectors, (size_t)a->args->n_heads, (size_t)a->q->rows}, NULL);
 }
 
-void cl_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                  const struct kv_rows *rows, const struct attention_args *args)
+void cl_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
+                  const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
-    struct attn a = { .c = (struct clb *)be, .out = out, .q = q, .kv = kv, .rows = rows, .args = args,
-                      .group = args->n_heads / kv->n_kv_heads, .vectors = (kv->head_dim + 15) / 16,
-                      .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK) };
+    struct attn a = {.c = (struct clb *)be,
+                     .out = out,
+                     .q = q,
+                     .kv = kv,
+                     .rows = rows,
+                     .args = args,
+                     .group = args->n_heads / kv->n_kv_heads,
+                     .vectors = (kv->head_dim + 15) / 16,
+                     .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK)};
     int64_t items = q->rows * kv->n_kv_heads, enough = 8 * (int64_t)a.c->dev.units;
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 
     set_options(&a);
-    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) && scratch <= MAX_SCRATCH &&
-                scratch <= cl_max_alloc(a.c) / 2;
+    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) &&
+                scratch <= MAX_SCRATCH && scratch <= cl_max_alloc(a.c) / 2;
     if (items < enough && a.n_chunks > 1 && fits)
         run_split(&a, scratch);
     else

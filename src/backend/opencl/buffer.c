@@ -23,19 +23,23 @@ cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err)
     size_t rounded = (size + ROUND - 1) / ROUND * ROUND;
 
     if (rounded < size || rounded > cl_max_alloc(c)) {
-        err_set(err, ERR_LIMIT, "%s: %s of %zu bytes is larger than the device's largest allocation of %zu bytes (%s)",
+        err_set(err, ERR_LIMIT,
+                "%s: %s of %zu bytes is larger than the device's largest allocation of %zu bytes (%s)",
                 c->base.device, what, size, c->dev.max_alloc, c->dev.name);
         return NULL;
     }
     if (c->budget > 0 && (rounded > c->budget || c->used > c->budget - rounded)) {
-        err_set(err, ERR_LIMIT, "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s; --gpu-mem "
-                "sets the budget)", c->base.device, what, size, c->used, c->budget, c->dev.name);
+        err_set(err, ERR_LIMIT,
+                "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s; --gpu-mem "
+                "sets the budget)",
+                c->base.device, what, size, c->used, c->budget, c->dev.name);
         return NULL;
     }
     cl_mem mem = clCreateBuffer(c->ctx, CL_MEM_READ_WRITE, rounded > 0 ? rounded : ROUND, NULL, &code);
     if (code != CL_SUCCESS) {
         int class = cl_error_class(code);
-        err_set(err, class, "%s: %s of %zu bytes: %s (%d) on %s, driver %s; %" PRIu64 " bytes were taken before",
+        err_set(err, class,
+                "%s: %s of %zu bytes: %s (%d) on %s, driver %s; %" PRIu64 " bytes were taken before",
                 c->base.device, what, size, cl_error_name(code), code, c->dev.name, c->dev.driver, c->used);
         return NULL;
     }
@@ -54,7 +58,7 @@ struct cl_buffer *cl_buffer_new(struct clb *c, size_t size, int n_parts, struct 
         err_set(err, ERR_NOMEM, "%s: no memory for a buffer's record", c->base.device);
         return NULL;
     }
-    b->b = (struct buffer){ .be = &c->base, .size = size, .host = NULL };
+    b->b = (struct buffer){.be = &c->base, .size = size, .host = NULL};
     b->n_parts = n_parts;
     return b;
 }
@@ -93,7 +97,8 @@ struct buffer *cl_alloc(struct backend *be, size_t size, struct err *err)
     if (b->parts[0].mem == NULL)
         goto fail;
     size_t rounded = size > 0 ? (size + ROUND - 1) / ROUND * ROUND : ROUND;
-    cl_int code = clEnqueueFillBuffer(c->queue, b->parts[0].mem, &zero, sizeof zero, 0, rounded, 0, NULL, NULL);
+    cl_int code =
+        clEnqueueFillBuffer(c->queue, b->parts[0].mem, &zero, sizeof zero, 0, rounded, 0, NULL, NULL);
     if (code != CL_SUCCESS) {
         cl_err(c, code, "clearing a buffer", err);
         goto fail;
@@ -116,7 +121,8 @@ cl_mem cl_tensor_mem(const struct tensor *t, cl_ulong *off)
     const struct cl_buffer *b = (const struct cl_buffer *)t->buf;
     for (int i = 0; i < b->n_parts; i++) {
         const struct cl_part *p = &b->parts[i];
-        if (t->off >= p->start && t->off - p->start <= p->size && tensor_size(t) <= p->size - (t->off - p->start)) {
+        if (t->off >= p->start && t->off - p->start <= p->size &&
+            tensor_size(t) <= p->size - (t->off - p->start)) {
             *off = p->mem_off + (t->off - p->start);
             return p->mem;
         }
@@ -135,8 +141,10 @@ bool cl_rows_at(const struct tensor *t, int64_t row, struct cl_rows *out)
         if (at < p->start || at >= p->start + p->size)
             continue;
         int64_t n = (int64_t)((p->start + p->size - at) / row_size);
-        *out = (struct cl_rows){ .mem = p->mem, .off = p->mem_off + (at - p->start), .row = row,
-                                 .n_rows = n < t->rows - row ? n : t->rows - row };
+        *out = (struct cl_rows){.mem = p->mem,
+                                .off = p->mem_off + (at - p->start),
+                                .row = row,
+                                .n_rows = n < t->rows - row ? n : t->rows - row};
         return true;
     }
     return false;
@@ -150,7 +158,7 @@ struct cl_scratch {
 
 cl_mem cl_scratch_get(struct clb *c, int slot, size_t size)
 {
-    struct err err = { 0 };
+    struct err err = {0};
 
     if (c->scratch == NULL && (c->scratch = mem_array(1, sizeof *c->scratch)) == NULL) {
         backend_fail(&c->base, ERR_NOMEM, "no memory for the scratch's record");
@@ -216,8 +224,8 @@ void cl_write(struct backend *be, const struct tensor *dst, const void *src)
 
     if (be->latched.code != 0)
         return;
-    cl_int code = clEnqueueWriteBuffer(c->queue, mem, staged == NULL, off, tensor_size(dst), staged != NULL ? staged : src, 0,
-                                       NULL, NULL);
+    cl_int code = clEnqueueWriteBuffer(c->queue, mem, staged == NULL, off, tensor_size(dst),
+                                       staged != NULL ? staged : src, 0, NULL, NULL);
     if (code != CL_SUCCESS)
         cl_fail(c, code, "write to the device");
 }
@@ -257,7 +265,8 @@ int cl_read(struct backend *be, void *dst, const struct tensor *src, struct err 
             continue;
         size_t n = p->start + p->size - from;
         n = n < left ? n : left;
-        code = clEnqueueReadBuffer(c->queue, p->mem, CL_TRUE, p->mem_off + (from - p->start), n, dst, 0, NULL, NULL);
+        code = clEnqueueReadBuffer(c->queue, p->mem, CL_TRUE, p->mem_off + (from - p->start), n, dst, 0, NULL,
+                                   NULL);
         dst = (uint8_t *)dst + n;
         from += n;
         left -= n;

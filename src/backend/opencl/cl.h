@@ -19,21 +19,21 @@
 struct cl_device {
     cl_platform_id platform;
     cl_device_id id;
-    int number;                /* in `forge devices`: over all platforms */
+    int number; /* in `forge devices`: over all platforms */
     int platform_no, device_no;
-    cl_device_type type;       /* one bit: GPU before ACCELERATOR before CPU where several are set */
-    bool integrated;           /* shares the host's memory */
-    int version, c_version;    /* 10 * major + minor, 0 = could not be read */
+    cl_device_type type;    /* one bit: GPU before ACCELERATOR before CPU where several are set */
+    bool integrated;        /* shares the host's memory */
+    int version, c_version; /* 10 * major + minor, 0 = could not be read */
     char name[128], vendor[64], driver[64], platform_name[64], version_text[64];
-    uint64_t mem_size;         /* 0 = unknown */
-    size_t max_alloc;          /* 0 = unknown */
-    size_t local_size;         /* bytes of local memory */
+    uint64_t mem_size; /* 0 = unknown */
+    size_t max_alloc;  /* 0 = unknown */
+    size_t local_size; /* bytes of local memory */
     size_t max_group, max_item[3];
-    size_t base_align;         /* bytes */
+    size_t base_align; /* bytes */
     unsigned units;
     bool fp16, subgroups, int_dot, fp64; /* by extension string; only a reason to try */
-    char uuid[33];             /* hex, empty = not told */
-    int twin;                  /* number of the same chip seen before through another platform, -1 = none */
+    char uuid[33];                       /* hex, empty = not told */
+    int twin; /* number of the same chip seen before through another platform, -1 = none */
 };
 struct cl_device_set {
     struct cl_device *v;
@@ -45,7 +45,8 @@ struct cl_device_set {
 int cl_device_set_open(struct cl_device_set *s, struct err *err);
 void cl_device_set_close(struct cl_device_set *s);
 /* "opencl", "opencl:gpu", "opencl:cpu", "opencl:N", "opencl:P.D".  NULL + err. */
-const struct cl_device *cl_device_select(const struct cl_device_set *s, const char *selector, struct err *err);
+const struct cl_device *cl_device_select(const struct cl_device_set *s, const char *selector,
+                                         struct err *err);
 
 /* ---- codes (clerr.c) ---- */
 const char *cl_error_name(cl_int code); /* "CL_OUT_OF_RESOURCES", never NULL */
@@ -56,10 +57,28 @@ enum cl_family { CL_FAMILY_CPU, CL_FAMILY_GPU };
 
 /* What an operation runs, per family: rows of the table in variants.c. */
 enum cl_kern {
-    CLK_EMBED, CLK_DEQUANT, CLK_RMSNORM, CLK_ROPE, CLK_KV_STORE,
-    CLK_LINEAR_1, CLK_LINEAR_2, CLK_LINEAR_4, CLK_LINEAR_EXPERTS, CLK_MIX,
-    CLK_SILU_MUL, CLK_GELU_TANH_MUL, CLK_GELU_ERF_MUL, CLK_ADD, CLK_SCALE, CLK_SOFTCAP,
-    CLK_ROUTE, CLK_GATHER_ROWS, CLK_ARGMAX_PART, CLK_ARGMAX_JOIN, CLK_TOPK, CLK_COUNT
+    CLK_EMBED,
+    CLK_DEQUANT,
+    CLK_RMSNORM,
+    CLK_ROPE,
+    CLK_KV_STORE,
+    CLK_LINEAR_1,
+    CLK_LINEAR_2,
+    CLK_LINEAR_4,
+    CLK_LINEAR_EXPERTS,
+    CLK_MIX,
+    CLK_SILU_MUL,
+    CLK_GELU_TANH_MUL,
+    CLK_GELU_ERF_MUL,
+    CLK_ADD,
+    CLK_SCALE,
+    CLK_SOFTCAP,
+    CLK_ROUTE,
+    CLK_GATHER_ROWS,
+    CLK_ARGMAX_PART,
+    CLK_ARGMAX_JOIN,
+    CLK_TOPK,
+    CLK_COUNT
 };
 enum { CL_N_WEIGHTS = DTYPE_Q6_K + 1 };
 
@@ -72,21 +91,21 @@ struct cl_window {
     int refs;
 };
 
-struct clb { /* the backend */
+struct clb {             /* the backend */
     struct backend base; /* first */
     struct cl_device dev;
     struct backend_params params;
     enum cl_family family;
-    bool canonical;      /* own kernels in the canonical order of sums for any number of rows */
+    bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
     struct cl_programs *programs; /* program.c */
     struct cl_scratch *scratch;   /* grown on demand at load, see cl_scratch_get */
     struct cl_profile *profile;   /* NULL = off */
-    uint64_t used;       /* bytes allocated */
-    uint64_t budget;     /* 0 = unknown */
+    uint64_t used;                /* bytes allocated */
+    uint64_t budget;              /* 0 = unknown */
     double compile_s;
-    bool zero_copy;      /* weights stay in the mapped file */
+    bool zero_copy; /* weights stay in the mapped file */
     struct cl_window *windows;
     cl_kernel kern[CLK_COUNT][CL_N_WEIGHTS]; /* of variants.c, as far as used */
     /* copies of what op_write was given, until the device has read them */
@@ -94,7 +113,8 @@ struct clb { /* the backend */
     size_t staging_used;
     struct cl_expert_table *tables; /* experts.c */
 };
-int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p, struct err *err);
+int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p,
+                struct err *err);
 
 /* Latches "device: operation ...: what: CL_NAME (code)". */
 void cl_fail(struct clb *c, cl_int code, const char *what);
@@ -149,7 +169,8 @@ void cl_window_release(struct clb *c, struct cl_window *w);
 cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, const char *name);
 /* The same without latching: for optional variants. */
 cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, const char *name);
-/* The instance's variant of an operation (variants.c), for a type of weights or pages, 0 where there is none. */
+/* The instance's variant of an operation (variants.c), for a type of weights or pages, 0 where there is none.
+ */
 cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type);
 int cl_programs_open(struct clb *c, struct err *err);
 void cl_programs_close(struct clb *c);
@@ -162,13 +183,14 @@ struct cl_launch {
     struct clb *c;
     cl_kernel k;
     cl_uint n_args;
-    cl_int code;   /* first failure of an argument */
+    cl_int code; /* first failure of an argument */
     const char *what;
 };
 struct cl_launch cl_begin(struct clb *c, cl_kernel k, const char *what);
-void cl_arg_mem(struct cl_launch *l, cl_mem mem, cl_ulong off); /* two kernel arguments: buffer, byte offset */
+void cl_arg_mem(struct cl_launch *l, cl_mem mem,
+                cl_ulong off); /* two kernel arguments: buffer, byte offset */
 void cl_arg_tensor(struct cl_launch *l, const struct tensor *t); /* the same for an unsplit tensor */
-void cl_arg_int(struct cl_launch *l, int64_t v);                 /* int; one that does not fit fails the launch */
+void cl_arg_int(struct cl_launch *l, int64_t v); /* int; one that does not fit fails the launch */
 void cl_arg_ulong(struct cl_launch *l, uint64_t v);
 void cl_arg_float(struct cl_launch *l, float v);
 void cl_arg_local(struct cl_launch *l, size_t size);
@@ -193,28 +215,36 @@ void cl_step_begin(struct backend *be);
 int cl_sync(struct backend *be, struct err *err);
 
 /* elem.c */
-void cl_embed(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
-void cl_rope(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs);
-void cl_act_mul(struct backend *, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act);
+void cl_embed(struct backend *, const struct tensor *out, const struct tensor *table,
+              const struct tensor *ids, float scale);
+void cl_rope(struct backend *, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot,
+             enum op_pairs pairs);
+void cl_act_mul(struct backend *, const struct tensor *out, const struct tensor *gate,
+                const struct tensor *up, enum op_act act);
 void cl_add(struct backend *, const struct tensor *out, const struct tensor *a, const struct tensor *b);
 void cl_scale(struct backend *, const struct tensor *x, float s);
 void cl_softcap(struct backend *, const struct tensor *x, float cap);
 /* norm.c */
-void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one);
+void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                float eps, bool add_one);
 /* linear.c */
-void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w, const struct tensor *bias);
+void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+               const struct tensor *bias);
 /* attention.c */
 void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
                  const struct kv_rows *rows);
-void cl_attention(struct backend *, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
-                  const struct kv_rows *rows, const struct attention_args *args);
+void cl_attention(struct backend *, const struct tensor *out, const struct tensor *q,
+                  const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args);
 /* experts.c */
-void cl_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm);
-void cl_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                       int n_experts, const struct tensor *ids, const struct tensor *w);
+void cl_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits,
+              bool renorm);
+void cl_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x,
+                       const struct tensor *experts, int n_experts, const struct tensor *ids,
+                       const struct tensor *w);
 void cl_experts_close(struct clb *c);
 /* pick.c */
-void cl_gather_rows(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *rows);
+void cl_gather_rows(struct backend *, const struct tensor *out, const struct tensor *x,
+                    const struct tensor *rows);
 void cl_argmax(struct backend *, const struct tensor *out, const struct tensor *x);
 void cl_topk(struct backend *, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
 

@@ -11,8 +11,8 @@
 #include "base/mem.h"
 
 /* extensions of later headers */
-#define DEVICE_UUID 0x106A    /* CL_DEVICE_UUID_KHR, 16 bytes */
-#define DEVICE_PCI 0x410F     /* CL_DEVICE_PCI_BUS_INFO_KHR: domain, bus, device, function */
+#define DEVICE_UUID 0x106A /* CL_DEVICE_UUID_KHR, 16 bytes */
+#define DEVICE_PCI 0x410F  /* CL_DEVICE_PCI_BUS_INFO_KHR: domain, bus, device, function */
 
 static int skip(struct cl_device_set *s, struct err *err, const char *fmt, ...) ATTR_PRINTF(3, 4);
 static int skip(struct cl_device_set *s, struct err *err, const char *fmt, ...)
@@ -101,13 +101,13 @@ static bool has_extension(const char *all, const char *name)
 
 /* A number of a device, 0 when it cannot be had. */
 #define ASK(type, id, what) ask_##type(id, what)
-#define ASKER(type)                                                        \
-    static type ask_##type(cl_device_id id, cl_device_info what)           \
-    {                                                                      \
-        type v = 0;                                                        \
-        if (clGetDeviceInfo(id, what, sizeof v, &v, NULL) != CL_SUCCESS)   \
-            v = 0;                                                         \
-        return v;                                                          \
+#define ASKER(type)                                                                                          \
+    static type ask_##type(cl_device_id id, cl_device_info what)                                             \
+    {                                                                                                        \
+        type v = 0;                                                                                          \
+        if (clGetDeviceInfo(id, what, sizeof v, &v, NULL) != CL_SUCCESS)                                     \
+            v = 0;                                                                                           \
+        return v;                                                                                            \
     }
 ASKER(cl_ulong)
 ASKER(cl_uint)
@@ -117,7 +117,7 @@ ASKER(size_t)
 /* The same chip has the same id on every platform: its UUID, else its place on the bus. */
 static void ask_uuid(struct cl_device *d, const char *extensions)
 {
-    unsigned char id[16] = { 0 };
+    unsigned char id[16] = {0};
     size_t size = 0;
 
     if (has_extension(extensions, "cl_khr_device_uuid"))
@@ -130,7 +130,8 @@ static void ask_uuid(struct cl_device *d, const char *extensions)
 
 static void ask_all(struct cl_device *d)
 {
-    static const cl_device_type order[] = { CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU };
+    static const cl_device_type order[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+                                           CL_DEVICE_TYPE_CPU};
     cl_device_type type = 0;
     char *ext = device_text(d->id, CL_DEVICE_EXTENSIONS), c_version[64];
     const char *extensions = ext != NULL ? ext : "";
@@ -154,12 +155,13 @@ static void ask_all(struct cl_device *d)
     d->max_group = ASK(size_t, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     d->base_align = ASK(cl_uint, d->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8; /* told in bits */
     d->units = ASK(cl_uint, d->id, CL_DEVICE_MAX_COMPUTE_UNITS);
-    size_t items[16] = { 0 };
+    size_t items[16] = {0};
     if (clGetDeviceInfo(d->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) == CL_SUCCESS)
         memcpy(d->max_item, items, sizeof d->max_item);
     d->fp16 = has_extension(extensions, "cl_khr_fp16");
     d->fp64 = has_extension(extensions, "cl_khr_fp64");
-    d->subgroups = has_extension(extensions, "cl_khr_subgroups") || has_extension(extensions, "cl_intel_subgroups");
+    d->subgroups =
+        has_extension(extensions, "cl_khr_subgroups") || has_extension(extensions, "cl_intel_subgroups");
     d->int_dot = has_extension(extensions, "cl_khr_integer_dot_product");
     ask_uuid(d, extensions);
     free(ext);
@@ -202,7 +204,8 @@ static int add_device(struct cl_device_set *s, const struct cl_device *like, str
     ask_all(&d);
     why = unusable(&d);
     if (why != NULL)
-        return skip(s, err, "opencl platform \"%s\", device %d \"%s\": %s", d.platform_name, d.device_no, d.name, why);
+        return skip(s, err, "opencl platform \"%s\", device %d \"%s\": %s", d.platform_name, d.device_no,
+                    d.name, why);
     struct cl_device *grown = mem_grow(s->v, &cap, s->n + 1, sizeof *grown);
     if (grown == NULL)
         return err_set(err, ERR_NOMEM, "no memory for the list of OpenCL devices");
@@ -215,7 +218,7 @@ static int add_device(struct cl_device_set *s, const struct cl_device *like, str
 
 static int add_platform(struct cl_device_set *s, cl_platform_id platform, int platform_no, struct err *err)
 {
-    struct cl_device d = { .platform = platform, .platform_no = platform_no };
+    struct cl_device d = {.platform = platform, .platform_no = platform_no};
     cl_device_id *ids = NULL;
     cl_uint n = 0;
     int rc = 0;
@@ -223,18 +226,21 @@ static int add_platform(struct cl_device_set *s, cl_platform_id platform, int pl
     platform_string(platform, CL_PLATFORM_NAME, d.platform_name, sizeof d.platform_name);
     cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && n == 0))
-        return skip(s, err, "opencl platform %d \"%s\": no device (for a GPU: may this user open /dev/dri and /dev/kfd, groups "
-                    "render and video?)", platform_no, d.platform_name);
+        return skip(s, err,
+                    "opencl platform %d \"%s\": no device (for a GPU: may this user open /dev/dri and "
+                    "/dev/kfd, groups "
+                    "render and video?)",
+                    platform_no, d.platform_name);
     if (code != CL_SUCCESS)
-        return skip(s, err, "opencl platform %d \"%s\": its devices cannot be listed: %s (%d)", platform_no, d.platform_name,
-                    cl_error_name(code), code);
+        return skip(s, err, "opencl platform %d \"%s\": its devices cannot be listed: %s (%d)", platform_no,
+                    d.platform_name, cl_error_name(code), code);
     ids = mem_array(n, sizeof(cl_device_id));
     if (ids == NULL)
         return err_set(err, ERR_NOMEM, "no memory for the list of OpenCL devices");
     code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, n, ids, NULL);
     if (code != CL_SUCCESS)
-        rc = skip(s, err, "opencl platform %d \"%s\": its devices cannot be listed: %s (%d)", platform_no, d.platform_name,
-                  cl_error_name(code), code);
+        rc = skip(s, err, "opencl platform %d \"%s\": its devices cannot be listed: %s (%d)", platform_no,
+                  d.platform_name, cl_error_name(code), code);
     for (cl_uint i = 0; code == CL_SUCCESS && rc == 0 && i < n; i++) {
         d.id = ids[i];
         d.device_no = (int)i;
@@ -250,11 +256,14 @@ int cl_device_set_open(struct cl_device_set *s, struct err *err)
     cl_uint n = 0;
     int rc = 0;
 
-    *s = (struct cl_device_set){ 0 };
+    *s = (struct cl_device_set){0};
     cl_int code = clGetPlatformIDs(0, NULL, &n);
     if (code != CL_SUCCESS || n == 0)
-        return skip(s, err, "opencl: no platform%s%s: install the driver's ICD (for the processor itself: pocl-opencl-icd)",
-                    code != CL_SUCCESS ? ": " : "", code != CL_SUCCESS ? cl_error_name(code) : "");
+        return skip(
+            s, err,
+            "opencl: no platform is installed (%s, %d); a driver's ICD is needed, for the processor itself "
+            "pocl-opencl-icd",
+            cl_error_name(code), code);
     platforms = mem_array(n, sizeof(cl_platform_id));
     if (platforms == NULL)
         return err_set(err, ERR_NOMEM, "no memory for the list of OpenCL platforms");
@@ -275,5 +284,5 @@ void cl_device_set_close(struct cl_device_set *s)
         free(s->skipped[i]);
     free(s->skipped);
     free(s->v);
-    *s = (struct cl_device_set){ 0 };
+    *s = (struct cl_device_set){0};
 }

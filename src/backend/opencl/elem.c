@@ -1,8 +1,10 @@
 /* Launches of what works element by element: embedding, rotation, activations,
- * sums, caps. */
+ * sums, caps.  Knows the kernels' arguments and launch dimensions, nothing of
+ * their arithmetic. */
 #include "backend/opencl/cl.h"
 
-void cl_embed(struct backend *be, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale)
+void cl_embed(struct backend *be, const struct tensor *out, const struct tensor *table,
+              const struct tensor *ids, float scale)
 {
     struct clb *c = (struct clb *)be;
     struct cl_rows part;
@@ -18,11 +20,12 @@ void cl_embed(struct backend *be, const struct tensor *out, const struct tensor 
         cl_arg_int(&l, out->rows);
         cl_arg_int(&l, part.row);
         cl_arg_int(&l, part.n_rows);
-        cl_run(&l, 2, (size_t[]){ cl_ceil_div(out->cols, 16), (size_t)out->rows }, (size_t[]){ 16, 1 });
+        cl_run(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows}, (size_t[]){16, 1});
     }
 }
 
-void cl_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs)
+void cl_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot,
+             enum op_pairs pairs)
 {
     struct clb *c = (struct clb *)be;
     struct cl_launch l = cl_begin(c, cl_kern(c, CLK_ROPE, 0), "rope");
@@ -35,7 +38,7 @@ void cl_rope(struct backend *be, const struct tensor *x, const struct tensor *cs
     cl_arg_int(&l, pairs == OP_PAIRS_HALVES ? n_rot / 2 : 1);
     cl_arg_int(&l, n_heads);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 3, (size_t[]){ (size_t)n_rot / 2, (size_t)n_heads, (size_t)x->rows }, (size_t[]){ 16, 1, 1 });
+    cl_run(&l, 3, (size_t[]){(size_t)n_rot / 2, (size_t)n_heads, (size_t)x->rows}, (size_t[]){16, 1, 1});
 }
 
 static uint64_t count(const struct tensor *t)
@@ -46,11 +49,11 @@ static uint64_t count(const struct tensor *t)
 static void run_elements(struct cl_launch *l, uint64_t n)
 {
     cl_arg_ulong(l, n);
-    cl_run(l, 1, (size_t[]){ (size_t)((n + 15) / 16) }, (size_t[]){ 16 });
+    cl_run(l, 1, (size_t[]){(size_t)((n + 15) / 16)}, (size_t[]){16});
 }
 
-static void two_inputs(struct backend *be, enum cl_kern kern, const struct tensor *out, const struct tensor *a,
-                       const struct tensor *b, const char *what)
+static void two_inputs(struct backend *be, enum cl_kern kern, const struct tensor *out,
+                       const struct tensor *a, const struct tensor *b, const char *what)
 {
     struct clb *c = (struct clb *)be;
     struct cl_launch l = cl_begin(c, cl_kern(c, kern, 0), what);
@@ -61,10 +64,11 @@ static void two_inputs(struct backend *be, enum cl_kern kern, const struct tenso
     run_elements(&l, count(out));
 }
 
-void cl_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate, const struct tensor *up, enum op_act act)
+void cl_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate,
+                const struct tensor *up, enum op_act act)
 {
-    static const enum cl_kern kerns[] = { [OP_SILU] = CLK_SILU_MUL, [OP_GELU_TANH] = CLK_GELU_TANH_MUL,
-                                          [OP_GELU_ERF] = CLK_GELU_ERF_MUL };
+    static const enum cl_kern kerns[] = {
+        [OP_SILU] = CLK_SILU_MUL, [OP_GELU_TANH] = CLK_GELU_TANH_MUL, [OP_GELU_ERF] = CLK_GELU_ERF_MUL};
     two_inputs(be, kerns[act], out, gate, up, "act_mul");
 }
 

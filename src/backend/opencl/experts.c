@@ -9,7 +9,8 @@
 
 enum { NOWHERE_BYTE = 0xff };
 
-void cl_route(struct backend *be, const struct tensor *ids, const struct tensor *w, const struct tensor *logits, bool renorm)
+void cl_route(struct backend *be, const struct tensor *ids, const struct tensor *w,
+              const struct tensor *logits, bool renorm)
 {
     struct clb *c = (struct clb *)be;
     struct cl_launch l = cl_begin(c, cl_kern(c, CLK_ROUTE, 0), "route");
@@ -21,7 +22,7 @@ void cl_route(struct backend *be, const struct tensor *ids, const struct tensor 
     cl_arg_int(&l, logits->cols);
     cl_arg_int(&l, renorm);
     cl_arg_int(&l, logits->rows);
-    cl_run(&l, 1, (size_t[]){ (size_t)logits->rows }, NULL);
+    cl_run(&l, 1, (size_t[]){(size_t)logits->rows}, NULL);
 }
 
 /* ---- where experts lie ---- */
@@ -32,8 +33,8 @@ struct cl_expert_table {
     cl_mem *mems;      /* [n] of each expert */
     cl_ulong *offsets; /* [n][n]: row m for the m-th different memory, all ones = elsewhere */
     int n_mems;
-    cl_mem *distinct;  /* [n_mems] */
-    cl_mem device;     /* offsets, as far as used */
+    cl_mem *distinct; /* [n_mems] */
+    cl_mem device;    /* offsets, as far as used */
 };
 
 static void table_free(struct cl_expert_table *t)
@@ -75,7 +76,8 @@ static bool fill_table(struct cl_expert_table *t, const struct tensor *experts, 
         if (m == t->n_mems)
             t->distinct[t->n_mems++] = t->mems[e];
     }
-    if (!mem_mul((size_t)n, (size_t)t->n_mems, &cells) || (t->offsets = mem_array(cells, sizeof *t->offsets)) == NULL)
+    if (!mem_mul((size_t)n, (size_t)t->n_mems, &cells) ||
+        (t->offsets = mem_array(cells, sizeof *t->offsets)) == NULL)
         return false;
     memset(t->offsets, NOWHERE_BYTE, cells * sizeof *t->offsets);
     for (int e = 0; e < n; e++) {
@@ -90,7 +92,8 @@ static bool fill_table(struct cl_expert_table *t, const struct tensor *experts, 
 
 static bool same_table(const struct cl_expert_table *a, const struct cl_expert_table *b)
 {
-    return a->n == b->n && a->n_mems == b->n_mems && memcmp(a->mems, b->mems, (size_t)a->n * sizeof *a->mems) == 0 &&
+    return a->n == b->n && a->n_mems == b->n_mems &&
+           memcmp(a->mems, b->mems, (size_t)a->n * sizeof *a->mems) == 0 &&
            memcmp(a->offsets, b->offsets, (size_t)a->n * (size_t)a->n_mems * sizeof *a->offsets) == 0;
 }
 
@@ -124,8 +127,9 @@ static struct cl_expert_table *table_for(struct clb *c, const struct tensor *exp
 }
 
 /* ---- products ---- */
-static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem y, cl_ulong y_off, const struct tensor *x,
-                         const struct tensor *expert, const struct tensor *ids, int64_t per_row)
+static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem y, cl_ulong y_off,
+                         const struct tensor *x, const struct tensor *expert, const struct tensor *ids,
+                         int64_t per_row)
 {
     int64_t n_pairs = ids->rows * ids->cols;
 
@@ -140,7 +144,7 @@ static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem 
         cl_arg_int(&l, expert->rows);
         cl_arg_int(&l, n_pairs);
         cl_arg_int(&l, per_row);
-        cl_run(&l, 2, (size_t[]){ (size_t)expert->rows, (size_t)n_pairs }, (size_t[]){ 16, 1 });
+        cl_run(&l, 2, (size_t[]){(size_t)expert->rows, (size_t)n_pairs}, (size_t[]){16, 1});
     }
 }
 
@@ -154,11 +158,12 @@ static void run_mix(struct clb *c, const struct tensor *out, const struct tensor
     cl_arg_int(&l, w->cols);
     cl_arg_int(&l, out->cols);
     cl_arg_int(&l, out->rows);
-    cl_run(&l, 2, (size_t[]){ (size_t)out->cols, (size_t)out->rows }, (size_t[]){ 16, 1 });
+    cl_run(&l, 2, (size_t[]){(size_t)out->cols, (size_t)out->rows}, (size_t[]){16, 1});
 }
 
-void cl_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *experts,
-                       int n_experts, const struct tensor *ids, const struct tensor *w)
+void cl_linear_experts(struct backend *be, const struct tensor *out, const struct tensor *x,
+                       const struct tensor *experts, int n_experts, const struct tensor *ids,
+                       const struct tensor *w)
 {
     struct clb *c = (struct clb *)be;
     struct cl_expert_table *t = table_for(c, experts, n_experts);

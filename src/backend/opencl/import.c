@@ -34,7 +34,7 @@ void cl_window_release(struct clb *c, struct cl_window *w)
 static bool reads_back(struct clb *c, const struct cl_window *w)
 {
     size_t n = w->size < CHECKED ? w->size : CHECKED;
-    size_t at[2] = { 0, w->size - n };
+    size_t at[2] = {0, w->size - n};
     uint8_t *copy = mem_array(n, 1);
     bool same = copy != NULL;
 
@@ -46,7 +46,8 @@ static bool reads_back(struct clb *c, const struct cl_window *w)
 }
 
 /* A window that holds size bytes from p, made when there is none; NULL: copy instead. */
-static struct cl_window *window_over(struct clb *c, const struct host_matrix *m, const uint8_t *p, size_t size)
+static struct cl_window *window_over(struct clb *c, const struct host_matrix *m, const uint8_t *p,
+                                     size_t size)
 {
     size_t limit = cl_max_alloc(c) / PAGE * PAGE;
     size_t begin = (size_t)(p - m->file) / PAGE * PAGE, end = (m->file_size + PAGE - 1) / PAGE * PAGE;
@@ -62,15 +63,18 @@ static struct cl_window *window_over(struct clb *c, const struct host_matrix *m,
     struct cl_window *w = mem_array(1, sizeof *w);
     if (w == NULL)
         return NULL;
-    *w = (struct cl_window){ .next = c->windows, .start = m->file + begin, .refs = 1,
-                             .size = end - begin < limit ? end - begin : limit };
-    w->mem = clCreateBuffer(c->ctx, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, w->size, (void *)(uintptr_t)w->start, &code);
+    *w = (struct cl_window){.next = c->windows,
+                            .start = m->file + begin,
+                            .refs = 1,
+                            .size = end - begin < limit ? end - begin : limit};
+    w->mem = clCreateBuffer(c->ctx, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, w->size,
+                            (void *)(uintptr_t)w->start, &code);
     if (code == CL_SUCCESS && reads_back(c, w)) {
         c->windows = w;
         return w;
     }
-    log_msg(LOG_WARN, "%s: weights are copied: memory over the mapped file of %s %s (%d)", c->base.device, m->name,
-            code != CL_SUCCESS ? cl_error_name(code) : "does not read back", code);
+    log_msg(LOG_WARN, "%s: weights are copied: memory over the mapped file of %s %s (%d)", c->base.device,
+            m->name, code != CL_SUCCESS ? cl_error_name(code) : "does not read back", code);
     if (code == CL_SUCCESS)
         clReleaseMemObject(w->mem);
     free(w);
@@ -107,15 +111,17 @@ static int fill_part(struct clb *c, struct cl_part *p, const struct host_matrix 
 int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *m, struct err *err)
 {
     struct clb *c = (struct clb *)be;
-    struct tensor t = { .dtype = m->dtype, .rows = m->rows, .cols = m->cols };
+    struct tensor t = {.dtype = m->dtype, .rows = m->rows, .cols = m->cols};
     size_t row = cl_row_size(&t), limit = cl_max_alloc(c) / PAGE * PAGE, rows_each;
     int rc = 0;
 
     /* a window begins up to a page before the part */
     rows_each = limit > PAGE ? (limit - PAGE) / row : 0;
     if (rows_each == 0)
-        return err_set(err, ERR_LIMIT, "%s: %s: a row of %zu bytes is larger than the device's largest allocation of %zu bytes",
-                       c->base.device, m->name, row, c->dev.max_alloc);
+        return err_set(
+            err, ERR_LIMIT,
+            "%s: %s: a row of %zu bytes is larger than the device's largest allocation of %zu bytes",
+            c->base.device, m->name, row, c->dev.max_alloc);
     size_t n_parts = ((size_t)m->rows + rows_each - 1) / rows_each;
     if (n_parts > INT32_MAX)
         return err_set(err, ERR_LIMIT, "%s: %s: %zu parts are too many", c->base.device, m->name, n_parts);

@@ -1,4 +1,5 @@
-/* One open device: context, queue, and the order of opening and closing.
+/* One open device: context, queue, kernel family, budget, and the order of
+ * opening and closing.  One in-order queue; only sync and reads wait for it.
  * Knows nothing of operations. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ void cl_close(struct backend *be)
 void cl_caps(const struct backend *be, struct backend_caps *out)
 {
     const struct clb *c = (const struct clb *)be;
-    *out = (struct backend_caps){ .host_memory = false, .max_alloc = c->dev.max_alloc, .mem_size = c->dev.mem_size };
+    *out = (struct backend_caps){
+        .host_memory = false, .max_alloc = c->dev.max_alloc, .mem_size = c->dev.mem_size};
 }
 
 void cl_step_begin(struct backend *be)
@@ -68,10 +70,11 @@ static int choose_family(struct clb *c, struct err *err)
     return 0;
 }
 
-int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p, struct err *err)
+int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p,
+                struct err *err)
 {
     struct clb *c = mem_array(1, sizeof *c);
-    cl_context_properties props[] = { CL_CONTEXT_PLATFORM, (cl_context_properties)dev->platform, 0 };
+    cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)dev->platform, 0};
     cl_int code = CL_SUCCESS;
     int rc;
 
@@ -100,8 +103,9 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     rc = cl_programs_open(c, err);
     if (rc != 0)
         goto fail;
-    log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name, dev->version_text,
-              c->family == CL_FAMILY_CPU ? "cpu" : "gpu", dev->max_alloc, (unsigned long long)dev->mem_size);
+    log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name,
+              dev->version_text, c->family == CL_FAMILY_CPU ? "cpu" : "gpu", dev->max_alloc,
+              (unsigned long long)dev->mem_size);
     *out = &c->base;
     return 0;
 fail:

@@ -7,7 +7,8 @@
 struct cl_launch cl_begin(struct clb *c, cl_kernel k, const char *what)
 {
     /* a kernel that could not be had is latched already */
-    return (struct cl_launch){ .c = c, .k = k, .what = what, .code = k != NULL ? CL_SUCCESS : CL_INVALID_KERNEL };
+    return (struct cl_launch){
+        .c = c, .k = k, .what = what, .code = k != NULL ? CL_SUCCESS : CL_INVALID_KERNEL};
 }
 
 static void put(struct cl_launch *l, size_t size, const void *value)
@@ -80,7 +81,7 @@ static void cut(const struct cl_launch *l, int dims, size_t *local, size_t limit
 
 void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local)
 {
-    size_t g[3], s[3] = { 1, 1, 1 }, limit;
+    size_t g[3], s[3] = {1, 1, 1}, limit;
 
     if (l->c->base.latched.code != 0)
         return;
@@ -95,8 +96,8 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         size_t n = s[0] * s[1] * s[2];
         if (tries > 0 || n == 1 || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
             break;
-        log_debug(LOG_CL, "%s: %s refused groups of %zu: %s; half of it from now on", l->c->base.device, l->what, n,
-                  cl_error_name(l->code));
+        log_debug(LOG_CL, "%s: %s refused groups of %zu: %s; half of it from now on", l->c->base.device,
+                  l->what, n, cl_error_name(l->code));
         limit = n / 2;
         cl_kernel_lower_group(l->c, l->k, limit);
         l->code = CL_SUCCESS;

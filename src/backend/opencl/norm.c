@@ -1,7 +1,10 @@
-/* Launches of norms. */
+/* Launches of norms.  A row's sum is the kernel's; the factors that need a
+ * division are made here, as the CPU backend makes them, so that both use the
+ * same float. */
 #include "backend/opencl/cl.h"
 
-void cl_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w, float eps, bool add_one)
+void cl_rmsnorm(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                float eps, bool add_one)
 {
     struct clb *c = (struct clb *)be;
     struct cl_launch l = cl_begin(c, cl_kern(c, CLK_RMSNORM, 0), "rmsnorm");
@@ -14,5 +17,5 @@ void cl_rmsnorm(struct backend *be, const struct tensor *out, const struct tenso
     cl_arg_float(&l, add_one ? 1.0f : 0.0f);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 1, (size_t[]){ (size_t)x->rows }, (size_t[]){ 4 });
+    cl_run(&l, 1, (size_t[]){(size_t)x->rows}, (size_t[]){4});
 }

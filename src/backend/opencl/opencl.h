@@ -23,10 +23,12 @@ void opencl_list_close(struct opencl_list *l);
 
 /* "opencl", "opencl:gpu", "opencl:cpu", "opencl:N", "opencl:P.D".  Unknown or out of range is
  * ERR_ARG with the list; none there at all is ERR_DEVICE. */
-int opencl_open_selector(struct backend **out, const char *selector, const struct backend_params *params, struct err *err);
+int opencl_open_selector(struct backend **out, const char *selector, const struct backend_params *params,
+                         struct err *err);
 
 /* The best GPU, discrete before integrated.  *out = NULL and 0 when there is none; `why` says what was
  * found.  A GPU that cannot be opened is an error. */
-int opencl_open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size, struct err *err);
+int opencl_open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
+                    struct err *err);
 
 #endif

@@ -1,4 +1,6 @@
-/* The table of the `opencl` backend's operations. */
+/* The table of the `opencl` backend's operations.  Fused forms are absent:
+ * op.c composes them, with the same bits.  Owns nothing else; each group of
+ * launches is a file of its own. */
 #include "backend/opencl/cl.h"
 
 const struct backend_ops cl_ops = {

@@ -1,9 +1,12 @@
-/* Launches of what moves or picks values: rows, the largest, the k largest. */
+/* Launches of what moves or picks values: rows, the largest, the k largest.
+ * The largest of a long row is found in parts and joined in rising order, the
+ * same answer as in one go. */
 #include "backend/opencl/cl.h"
 
 enum { SPAN = 4096 }; /* columns of one part of a row */
 
-void cl_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *rows)
+void cl_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
+                    const struct tensor *rows)
 {
     struct clb *c = (struct clb *)be;
     struct cl_launch l = cl_begin(c, cl_kern(c, CLK_GATHER_ROWS, 0), "gather_rows");
@@ -13,7 +16,7 @@ void cl_gather_rows(struct backend *be, const struct tensor *out, const struct t
     cl_arg_tensor(&l, rows);
     cl_arg_int(&l, out->cols);
     cl_arg_int(&l, out->rows);
-    cl_run(&l, 2, (size_t[]){ cl_ceil_div(out->cols, 16), (size_t)out->rows }, (size_t[]){ 16, 1 });
+    cl_run(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows}, (size_t[]){16, 1});
 }
 
 void cl_argmax(struct backend *be, const struct tensor *out, const struct tensor *x)
@@ -33,7 +36,7 @@ void cl_argmax(struct backend *be, const struct tensor *out, const struct tensor
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, n_parts);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 2, (size_t[]){ (size_t)n_parts, (size_t)x->rows }, NULL);
+    cl_run(&l, 2, (size_t[]){(size_t)n_parts, (size_t)x->rows}, NULL);
 
     l = cl_begin(c, cl_kern(c, CLK_ARGMAX_JOIN, 0), "argmax");
     cl_arg_tensor(&l, out);
@@ -41,7 +44,7 @@ void cl_argmax(struct backend *be, const struct tensor *out, const struct tensor
     cl_arg_mem(&l, tmp, vals_at);
     cl_arg_int(&l, n_parts);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 1, (size_t[]){ (size_t)x->rows }, NULL);
+    cl_run(&l, 1, (size_t[]){(size_t)x->rows}, NULL);
 }
 
 void cl_topk(struct backend *be, const struct tensor *ids, const struct tensor *vals, const struct tensor *x)
@@ -55,5 +58,5 @@ void cl_topk(struct backend *be, const struct tensor *ids, const struct tensor *
     cl_arg_int(&l, ids->cols);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 1, (size_t[]){ (size_t)x->rows }, NULL);
+    cl_run(&l, 1, (size_t[]){(size_t)x->rows}, NULL);
 }

@@ -15,12 +15,12 @@
 enum { MAX_DEPTH = 8, MAX_LOG = 65536 };
 
 struct program {
-    char *key; /* "file options" */
+    char *key;    /* "file options" */
     cl_program p; /* NULL after a failed build */
     char *why;    /* which failed for this reason */
 };
 struct kernel {
-    char *key; /* "file options name" */
+    char *key;    /* "file options name" */
     cl_kernel k;  /* NULL when it could not be made */
     char *why;    /* for this reason */
     size_t group; /* work-items of one group */
@@ -112,10 +112,12 @@ static void first_lines(struct clb *c, cl_program p, char *out, size_t size)
     char *text = NULL;
 
     out[0] = '\0';
-    if (clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &len) != CL_SUCCESS || len == 0 || len > 64u * MAX_LOG)
+    if (clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &len) != CL_SUCCESS || len == 0 ||
+        len > 64u * MAX_LOG)
         return;
     text = mem_array(len + 1, 1);
-    if (text != NULL && clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, len, text, NULL) == CL_SUCCESS) {
+    if (text != NULL &&
+        clGetProgramBuildInfo(p, c->dev.id, CL_PROGRAM_BUILD_LOG, len, text, NULL) == CL_SUCCESS) {
         text[len < MAX_LOG ? len : MAX_LOG] = '\0';
         log_debug(LOG_CL, "build log: %s", text);
         snprintf(out, size, "%s", text);
@@ -150,13 +152,14 @@ static cl_program build(struct clb *c, const char *file, const char *options, st
         log[0] = '\0';
         if (p != NULL)
             first_lines(c, p, log, sizeof log);
-        err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, all, cl_error_name(code), code,
-                c->dev.name, c->dev.driver, log);
+        err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, all,
+                cl_error_name(code), code, c->dev.name, c->dev.driver, log);
         if (p != NULL)
             clReleaseProgram(p);
         p = NULL;
     } else {
-        log_debug(LOG_CL, "%s: built %s (%s) in %.0f ms", c->base.device, file, all, 1e3 * (clock_now() - start));
+        log_debug(LOG_CL, "%s: built %s (%s) in %.0f ms", c->base.device, file, all,
+                  1e3 * (clock_now() - start));
     }
 done:
     buf_fini(&text);
@@ -185,7 +188,7 @@ static cl_program program_get(struct clb *c, const char *file, const char *optio
         return NULL;
     }
     struct program *p = &s->programs[s->n_programs++];
-    *p = (struct program){ .key = kept, .p = build(c, file, options, err) };
+    *p = (struct program){.key = kept, .p = build(c, file, options, err)};
     if (p->p == NULL)
         p->why = mem_strdup(err->msg);
     return p->p;
@@ -194,14 +197,15 @@ static cl_program program_get(struct clb *c, const char *file, const char *optio
 static size_t ask_group(struct clb *c, cl_kernel k)
 {
     size_t n = 0;
-    if (clGetKernelWorkGroupInfo(k, c->dev.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL) != CL_SUCCESS || n == 0)
+    if (clGetKernelWorkGroupInfo(k, c->dev.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL) != CL_SUCCESS ||
+        n == 0)
         n = 1;
     return c->dev.max_group > 0 && c->dev.max_group < n ? c->dev.max_group : n;
 }
 
 /* Makes the kernel; its record also when that fails, so that it is tried once. */
-static cl_kernel kernel_new(struct clb *c, const char *file, const char *options, const char *name, const char *key,
-                            struct err *err)
+static cl_kernel kernel_new(struct clb *c, const char *file, const char *options, const char *name,
+                            const char *key, struct err *err)
 {
     struct cl_programs *s = c->programs;
     cl_program p = program_get(c, file, options, err);
@@ -213,18 +217,19 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
     char *kept = mem_strdup(key);
     if (grown != NULL)
         s->kernels = grown;
-    if (grown == NULL || kept == NULL || strmap_add(&s->by_key, kept, strlen(kept), (uint32_t)s->n_kernels) < 0) {
+    if (grown == NULL || kept == NULL ||
+        strmap_add(&s->by_key, kept, strlen(kept), (uint32_t)s->n_kernels) < 0) {
         free(kept);
         err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
         return NULL;
     }
     struct kernel *k = &s->kernels[s->n_kernels++];
-    *k = (struct kernel){ .key = kept };
+    *k = (struct kernel){.key = kept};
     k->k = clCreateKernel(p, name, &code);
     if (code != CL_SUCCESS) {
         k->k = NULL;
-        err_set(err, cl_error_class(code), "kernel %s of %s: %s (%d) on %s, driver %s", name, file, cl_error_name(code), code,
-                c->dev.name, c->dev.driver);
+        err_set(err, cl_error_class(code), "kernel %s of %s: %s (%d) on %s, driver %s", name, file,
+                cl_error_name(code), code, c->dev.name, c->dev.driver);
         k->why = mem_strdup(err->msg);
         return NULL;
     }
@@ -245,13 +250,14 @@ static cl_kernel get(struct clb *c, const char *file, const char *options, const
     if (!strmap_find(&c->programs->by_key, key, strlen(key), &at))
         return kernel_new(c, file, options, name, key, err);
     if (c->programs->kernels[at].k == NULL)
-        err_set(err, ERR_DEVICE, "%s", c->programs->kernels[at].why != NULL ? c->programs->kernels[at].why : key);
+        err_set(err, ERR_DEVICE, "%s",
+                c->programs->kernels[at].why != NULL ? c->programs->kernels[at].why : key);
     return c->programs->kernels[at].k;
 }
 
 cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, const char *name)
 {
-    struct err err = { 0 };
+    struct err err = {0};
     cl_kernel k = get(c, file, options, name, &err);
 
     if (k == NULL)
@@ -261,7 +267,7 @@ cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, co
 
 cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, const char *name)
 {
-    struct err err = { 0 };
+    struct err err = {0};
     cl_kernel k = get(c, file, options, name, &err);
 
     if (k == NULL)
@@ -272,7 +278,8 @@ cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, co
 size_t cl_kernel_group(struct clb *c, cl_kernel k)
 {
     uint64_t at;
-    return u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at) ? c->programs->kernels[at].group : 1;
+    return u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at) ? c->programs->kernels[at].group
+                                                                             : 1;
 }
 
 void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size)

@@ -15,7 +15,9 @@
 /* Discrete GPU, integrated GPU, accelerator, processor; of twins the first. */
 static int rank(const struct cl_device *d)
 {
-    int r = d->type == CL_DEVICE_TYPE_GPU ? (d->integrated ? 6 : 8) : d->type == CL_DEVICE_TYPE_ACCELERATOR ? 4 : 2;
+    int r = d->type == CL_DEVICE_TYPE_GPU           ? (d->integrated ? 6 : 8)
+            : d->type == CL_DEVICE_TYPE_ACCELERATOR ? 4
+                                                    : 2;
     return r - (d->twin >= 0);
 }
 
@@ -42,8 +44,8 @@ static int refuse(const struct cl_device_set *s, const char *selector, struct er
 
     buf_init(&b);
     for (size_t i = 0; i < s->n; i++)
-        buf_printf(&b, "%sopencl:%d or opencl:%d.%d (%s, %s)", i > 0 ? ", " : "", s->v[i].number, s->v[i].platform_no,
-                   s->v[i].device_no, s->v[i].name, type_name(&s->v[i]));
+        buf_printf(&b, "%sopencl:%d or opencl:%d.%d (%s, %s)", i > 0 ? ", " : "", s->v[i].number,
+                   s->v[i].platform_no, s->v[i].device_no, s->v[i].name, type_name(&s->v[i]));
     rc = err_set(err, ERR_ARG, "device \"%s\" is not known; OpenCL devices here: %s", selector, buf_str(&b));
     buf_fini(&b);
     return rc;
@@ -83,9 +85,9 @@ static const struct {
     cl_device_type type;
     const char *what;
 } kinds[] = {
-    { "opencl", CL_DEVICE_TYPE_ALL, "device" },
-    { "opencl:gpu", CL_DEVICE_TYPE_GPU, "GPU" },
-    { "opencl:cpu", CL_DEVICE_TYPE_CPU, "CPU device" },
+    {"opencl", CL_DEVICE_TYPE_ALL, "device"},
+    {"opencl:gpu", CL_DEVICE_TYPE_GPU, "GPU"},
+    {"opencl:cpu", CL_DEVICE_TYPE_CPU, "CPU device"},
 };
 
 const struct cl_device *cl_device_select(const struct cl_device_set *s, const char *selector, struct err *err)
@@ -93,14 +95,16 @@ const struct cl_device *cl_device_select(const struct cl_device_set *s, const ch
     const struct cl_device *d = NULL;
 
     if (s->n == 0) {
-        err_set(err, ERR_DEVICE, "device \"%s\": no OpenCL device; %s", selector, s->n_skipped > 0 ? s->skipped[0] : "");
+        err_set(err, ERR_DEVICE, "device \"%s\": no OpenCL device; %s", selector,
+                s->n_skipped > 0 ? s->skipped[0] : "");
         return NULL;
     }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(selector, kinds[i].selector) == 0) {
             d = best(s, kinds[i].type);
             if (d == NULL)
-                err_set(err, ERR_DEVICE, "device \"%s\": no OpenCL %s here; `forge devices` lists what there is", selector,
+                err_set(err, ERR_DEVICE,
+                        "device \"%s\": no OpenCL %s here; `forge devices` lists what there is", selector,
                         kinds[i].what);
             return d;
         }
@@ -117,7 +121,7 @@ int opencl_list_open(struct opencl_list *out, struct err *err)
     struct cl_device_set s;
     int rc = cl_device_set_open(&s, err);
 
-    *out = (struct opencl_list){ 0 };
+    *out = (struct opencl_list){0};
     if (rc != 0)
         return rc;
     out->devices = mem_array(s.n, sizeof *out->devices);
@@ -130,7 +134,8 @@ int opencl_list_open(struct opencl_list *out, struct err *err)
         struct opencl_info *o = &out->devices[out->n_devices++];
         snprintf(o->selector, sizeof o->selector, "opencl:%d", d->number);
         snprintf(o->name, sizeof o->name, "%s", d->name);
-        int n = snprintf(o->detail, sizeof o->detail, "opencl:%d.%d, %s, %u units, %s, platform %s, driver %s", d->platform_no,
+        int n = snprintf(o->detail, sizeof o->detail,
+                         "opencl:%d.%d, %s, %u units, %s, platform %s, driver %s", d->platform_no,
                          d->device_no, type_name(d), d->units, d->version_text, d->platform_name, d->driver);
         if (d->twin >= 0 && n > 0 && (size_t)n < sizeof o->detail)
             snprintf(o->detail + n, sizeof o->detail - (size_t)n, "; the same chip as opencl:%d", d->twin);
@@ -150,13 +155,14 @@ void opencl_list_close(struct opencl_list *l)
         free(l->skipped[i]);
     free(l->skipped);
     free(l->devices);
-    *l = (struct opencl_list){ 0 };
+    *l = (struct opencl_list){0};
 }
 
-int opencl_open_selector(struct backend **out, const char *selector, const struct backend_params *params, struct err *err)
+int opencl_open_selector(struct backend **out, const char *selector, const struct backend_params *params,
+                         struct err *err)
 {
     struct cl_device_set s;
-    struct err own = { 0 };
+    struct err own = {0};
     int rc = cl_device_set_open(&s, &own);
 
     if (rc == 0) {
@@ -167,7 +173,8 @@ int opencl_open_selector(struct backend **out, const char *selector, const struc
     return rc != 0 ? err_set(err, rc, "%s", own.msg) : 0;
 }
 
-int opencl_open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size, struct err *err)
+int opencl_open_gpu(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
+                    struct err *err)
 {
     struct cl_device_set s;
     int rc = cl_device_set_open(&s, err);

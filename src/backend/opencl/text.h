@@ -1,4 +1,6 @@
-/* The kernel texts built into the library, from cl/ by cl/embed.sh. */
+/* The kernel texts built into the library: made from the files of cl/ by
+ * cl/embed.sh, so that a program needs no file at run time.  Only program.c
+ * reads them. */
 #ifndef FORGE_BACKEND_OPENCL_TEXT_H
 #define FORGE_BACKEND_OPENCL_TEXT_H
 

@@ -15,27 +15,27 @@ static const struct row {
     bool by_type; /* built once for each type of weights or pages, with -DWT= and -DKV_F16= */
     struct place family[2];
 } rows[CLK_COUNT] = {
-    [CLK_EMBED] = { true, { { "embed.cl", "embed" } } },
-    [CLK_DEQUANT] = { true, { { "embed.cl", "dequant" } } },
-    [CLK_RMSNORM] = { false, { { "norm.cl", "rmsnorm" } } },
-    [CLK_ROPE] = { false, { { "rope.cl", "rope" } } },
-    [CLK_KV_STORE] = { true, { { "kv.cl", "kv_store" } } },
-    [CLK_LINEAR_1] = { true, { { "linear_cpu.cl", "linear_1" } } },
-    [CLK_LINEAR_2] = { true, { { "linear_cpu.cl", "linear_2" } } },
-    [CLK_LINEAR_4] = { true, { { "linear_cpu.cl", "linear_4" } } },
-    [CLK_LINEAR_EXPERTS] = { true, { { "linear_cpu.cl", "linear_experts" } } },
-    [CLK_MIX] = { false, { { "route.cl", "mix_experts" } } },
-    [CLK_SILU_MUL] = { false, { { "elem.cl", "act_mul_silu" } } },
-    [CLK_GELU_TANH_MUL] = { false, { { "elem.cl", "act_mul_gelu_tanh" } } },
-    [CLK_GELU_ERF_MUL] = { false, { { "elem.cl", "act_mul_gelu_erf" } } },
-    [CLK_ADD] = { false, { { "elem.cl", "add" } } },
-    [CLK_SCALE] = { false, { { "elem.cl", "scale" } } },
-    [CLK_SOFTCAP] = { false, { { "elem.cl", "softcap" } } },
-    [CLK_ROUTE] = { false, { { "route.cl", "route" } } },
-    [CLK_GATHER_ROWS] = { false, { { "pick.cl", "gather_rows" } } },
-    [CLK_ARGMAX_PART] = { false, { { "pick.cl", "argmax_part" } } },
-    [CLK_ARGMAX_JOIN] = { false, { { "pick.cl", "argmax_join" } } },
-    [CLK_TOPK] = { false, { { "pick.cl", "topk" } } },
+    [CLK_EMBED] = {true, {{"embed.cl", "embed"}}},
+    [CLK_DEQUANT] = {true, {{"embed.cl", "dequant"}}},
+    [CLK_RMSNORM] = {false, {{"norm.cl", "rmsnorm"}}},
+    [CLK_ROPE] = {false, {{"rope.cl", "rope"}}},
+    [CLK_KV_STORE] = {true, {{"kv.cl", "kv_store"}}},
+    [CLK_LINEAR_1] = {true, {{"linear_cpu.cl", "linear_1"}}},
+    [CLK_LINEAR_2] = {true, {{"linear_cpu.cl", "linear_2"}}},
+    [CLK_LINEAR_4] = {true, {{"linear_cpu.cl", "linear_4"}}},
+    [CLK_LINEAR_EXPERTS] = {true, {{"linear_cpu.cl", "linear_experts"}}},
+    [CLK_MIX] = {false, {{"route.cl", "mix_experts"}}},
+    [CLK_SILU_MUL] = {false, {{"elem.cl", "act_mul_silu"}}},
+    [CLK_GELU_TANH_MUL] = {false, {{"elem.cl", "act_mul_gelu_tanh"}}},
+    [CLK_GELU_ERF_MUL] = {false, {{"elem.cl", "act_mul_gelu_erf"}}},
+    [CLK_ADD] = {false, {{"elem.cl", "add"}}},
+    [CLK_SCALE] = {false, {{"elem.cl", "scale"}}},
+    [CLK_SOFTCAP] = {false, {{"elem.cl", "softcap"}}},
+    [CLK_ROUTE] = {false, {{"route.cl", "route"}}},
+    [CLK_GATHER_ROWS] = {false, {{"pick.cl", "gather_rows"}}},
+    [CLK_ARGMAX_PART] = {false, {{"pick.cl", "argmax_part"}}},
+    [CLK_ARGMAX_JOIN] = {false, {{"pick.cl", "argmax_join"}}},
+    [CLK_TOPK] = {false, {{"pick.cl", "topk"}}},
 };
 
 cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type)
@@ -48,7 +48,8 @@ cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type)
     if (*kept != NULL)
         return *kept;
     if (row->by_type)
-        snprintf(options, sizeof options, "-DWT=WT_%s -DKV_F16=%d", dtype_info(type)->name, type == DTYPE_F16);
+        snprintf(options, sizeof options, "-DWT=WT_%s -DKV_F16=%d", dtype_info(type)->name,
+                 type == DTYPE_F16);
     *kept = cl_kernel_get(c, p->file, options, p->kernel);
     return *kept;
 }
