@@ -138,6 +138,7 @@ struct forge_engine_params {
     /* Called while loading, with done and total in units of the phase; non-zero stops the load. */
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
+    const char *kernel_cache; /* folder where compiled kernels are kept; NULL = they are not */
 };
 
 struct forge_engine;

@@ -21,6 +21,7 @@ struct backend_params {
     const char *cpu_isa;    /* forces a lower instruction set; NULL = the best */
     const char *kernels;    /* kernel family "cpu" or "gpu"; NULL = by device type */
     uint64_t mem_limit;     /* bytes for buffers, 0 = the device's own */
+    const char *kernel_cache; /* folder of compiled kernels, made when it is missing; NULL = none is kept */
 };
 
 /* Memory of one instance; a backend's own struct begins with this. */

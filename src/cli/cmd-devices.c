@@ -1,13 +1,18 @@
 /* forge devices: the menu for --device, and what is not on it and why.
  * Over forge.h alone; what a device is and how it is found is the backends'
  * matter. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/map.h"
 #include "cli/cmd.h"
 
 struct devices_args {
     bool json, clear_kernel_cache;
+    const char *kernel_cache;
 };
 
 #define F(field) offsetof(struct devices_args, field)
@@ -15,7 +20,9 @@ struct devices_args {
 static const struct opt opts[] = {
     {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "as JSON"},
     {"clear-kernel-cache", 0, OPT_FLAG, F(clear_kernel_cache), 0, NULL, NULL, NULL,
-     "delete compiled kernels (this version keeps none)"},
+     "first delete the compiled kernels that are kept"},
+    {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL,
+     "folder of compiled kernels (default: forge in XDG_CACHE_HOME, else ~/.cache/forge)"},
     {0},
 };
 
@@ -63,6 +70,40 @@ static void put_text(struct buf *b, const struct forge_devices *d)
         buf_printf(b, "skipped: %s\n", forge_devices_skipped(d, i));
 }
 
+/* Files of the cache begin with "forge-" (backend/opencl/cache.c); nothing else in the folder is touched. */
+static bool clear(const struct devices_args *a)
+{
+    struct common place = {.kernel_cache = a->kernel_cache};
+    char *dir = common_kernel_cache(&place), **names;
+    struct err err = {0};
+    size_t n, n_deleted = 0;
+    bool ok = true;
+    if (!dir || !path_exists(dir)) {
+        msg_info("%s: no compiled kernels are kept", dir ? dir : "no cache folder is known");
+        free(dir);
+        return true;
+    }
+    if (path_list(dir, &names, &n, &err) < 0) {
+        msg_error("%s", err.msg);
+        free(dir);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char *path = strncmp(names[i], "forge-", 6) == 0 ? path_join(dir, names[i]) : NULL;
+        if (path && unlink(path) == 0)
+            n_deleted++;
+        else if (path) {
+            msg_error("%s: %s", path, strerror(errno));
+            ok = false;
+        }
+        free(path);
+    }
+    path_list_free(names, n);
+    msg_info("%s: deleted %zu files of the kernel cache", dir, n_deleted);
+    free(dir);
+    return ok;
+}
+
 static int run(void *args, const struct common *c)
 {
     const struct devices_args *a = args;
@@ -70,8 +111,8 @@ static int run(void *args, const struct common *c)
     struct forge_devices *d;
     struct buf b;
     (void)c;
-    if (a->clear_kernel_cache)
-        msg_info("no kernel cache is kept in this version: nothing to delete");
+    if (a->clear_kernel_cache && !clear(a))
+        return EXIT_FAILED;
     if (forge_devices_list(&d, &err) < 0)
         return msg_fail(err.code, err.message);
     buf_init(&b);
@@ -86,7 +127,7 @@ static int run(void *args, const struct common *c)
 const struct cmd cmd_devices = {
     .name = "devices",
     .summary = "List the devices that --device can name",
-    .usage = "[--json]",
+    .usage = "[--json] [--clear-kernel-cache]",
     .opts = opts,
     .args_size = sizeof(struct devices_args),
     .run = run,

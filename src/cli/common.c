@@ -80,7 +80,7 @@ const struct opt common_device_opts[] = {
      "who multiplies matrices on OpenCL"},
     {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL, "CLBlast overrides (OpenCL)"},
     {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL,
-     "folder of compiled kernels (OpenCL)"},
+     "folder of compiled kernels (OpenCL; default: forge in XDG_CACHE_HOME, else ~/.cache/forge)"},
     {"no-kernel-cache", 0, OPT_FLAG, F(no_kernel_cache), 0, NULL, NULL, NULL,
      "compile kernels anew (OpenCL)"},
     {"kernel-dir", 0, OPT_STR, F(kernel_dir), 0, "DIR", NULL, NULL,
@@ -207,8 +207,21 @@ static int on_load(void *user, enum forge_load_phase phase, uint64_t done, uint6
     return interrupted();
 }
 
+char *common_kernel_cache(const struct common *c)
+{
+    if (c->no_kernel_cache)
+        return NULL;
+    if (c->kernel_cache)
+        return mem_strdup(c->kernel_cache);
+    const char *base = environment("XDG_CACHE_HOME");
+    if (base && base[0] == '/') /* a relative one is to be ignored, says its standard */
+        return path_join(base, "forge");
+    base = environment("HOME");
+    return base ? path_join(base, ".cache/forge") : NULL;
+}
+
 void common_engine_params(struct forge_engine_params *p, const struct common *c, const char *model,
-                          struct progress *load)
+                          const char *kernel_cache, struct progress *load)
 {
     static const char *const kernels[] = {NULL, "cpu", "gpu"};
     forge_engine_params_init(p, sizeof *p);
@@ -234,6 +247,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->kv_mem = c->kv_mem;
     p->gpu_mem = c->gpu_mem;
     p->no_prefix_cache = c->no_prefix_cache;
+    p->kernel_cache = kernel_cache;
     p->on_load = on_load;
     p->user = load;
 }
@@ -248,11 +262,13 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     if (!model)
         return EXIT_FAILED;
     progress_start(&load, "loading", "tensors");
-    common_engine_params(&p, c, model, &load);
+    char *kernel_cache = common_kernel_cache(c);
+    common_engine_params(&p, c, model, kernel_cache, &load);
     if (max_seqs > p.max_seqs)
         p.max_seqs = (int)max_seqs;
     int rc = forge_engine_open(out, &p, &err);
     progress_end(&load);
     free(model);
+    free(kernel_cache);
     return rc < 0 ? msg_fail(err.code, err.message) : 0;
 }

@@ -58,9 +58,13 @@ int common_log(const struct common *c, const char *cmd);
  * message when there is none. */
 char *common_model_path(const struct common *c);
 
+/* The folder of compiled kernels by the flags and the environment: --kernel-cache, else forge in
+ * XDG_CACHE_HOME, else .cache/forge in HOME; NULL = none, or not wanted.  Freed by the caller. */
+char *common_kernel_cache(const struct common *c);
+
 /* The engine's parameters; `model` is the path found.  `load` (may be NULL) shows the progress. */
 void common_engine_params(struct forge_engine_params *p, const struct common *c, const char *model,
-                          struct progress *load);
+                          const char *kernel_cache, struct progress *load);
 /* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
 

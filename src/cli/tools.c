@@ -57,7 +57,9 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     if (!model)
         return EXIT_FAILED;
     progress_start(&load, "loading", "tensors");
+    char *kernel_cache = common_kernel_cache(c);
     tool_load_params(&p, c, model);
+    p.backend.kernel_cache = kernel_cache;
     if (!c->has_ctx && n_ctx >= 0)
         p.kv.n_ctx = n_ctx;
     if (max_seqs > p.kv.max_seqs)
@@ -74,6 +76,7 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     for (int i = 0; rc == 0 && c->profile.given && i < t->l.n_backends; i++)
         op_profile(t->l.backends[i], true);
     free(model);
+    free(kernel_cache);
     return rc < 0 ? msg_fail(rc, err.msg) : 0;
 }
 

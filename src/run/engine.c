@@ -61,6 +61,7 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         .cpu_isa = p->cpu_isa,
         .kernels = p->kernels,
         .mem_limit = p->gpu_mem,
+        .kernel_cache = p->kernel_cache,
     };
     out->kv = (struct kv_params){
         .dtype = kv_types[p->kv_type],

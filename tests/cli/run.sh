@@ -31,6 +31,8 @@ export FORGE SRC LC_ALL
 top=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$top"; rm -rf "$top"' EXIT
 trap 'exit 130' INT TERM
+XDG_CACHE_HOME=$top/cache # compiled kernels stay out of the user's folder
+export XDG_CACHE_HOME
 limit=
 command -v timeout >/dev/null 2>&1 && limit="timeout 120"
 

@@ -112,6 +112,7 @@ struct clb {             /* the backend */
     uint8_t *staging;
     size_t staging_used;
     struct cl_expert_table *tables; /* experts.c */
+    struct cl_cache *cache;         /* cache.c; NULL = compiled kernels are not kept */
 };
 int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p,
                 struct err *err);
@@ -174,6 +175,17 @@ cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, co
 cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type);
 int cl_programs_open(struct clb *c, struct err *err);
 void cl_programs_close(struct clb *c);
+/* Compiled kernels on disk (cache.c), in the folder params.kernel_cache.  None of these can fail a run. */
+struct cl_cache_key {
+    uint64_t h[2];
+};
+void cl_cache_open(struct clb *c);
+void cl_cache_close(struct clb *c);
+struct cl_cache_key cl_cache_key(struct clb *c, const char *source, size_t len, const char *options);
+/* Built from its binary; NULL = none that can be used.  Some drivers find out only when a kernel is made. */
+cl_program cl_cache_get(struct clb *c, const struct cl_cache_key *key, const char *options);
+/* Once a kernel of p was made: some drivers have no binary before. */
+void cl_cache_put(struct clb *c, const struct cl_cache_key *key, cl_program p);
 /* Work-items of one group of k: what the compiler allows; lowered after a refused launch. */
 size_t cl_kernel_group(struct clb *c, cl_kernel k);
 void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size);
