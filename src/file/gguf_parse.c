@@ -177,7 +177,7 @@ int gguf_parse(struct gguf **out, const uint8_t *data, size_t size, const char *
     g->data = data;
     g->size = size;
     g->path = mem_strdup(path);
-    int rc = g->path ? parse_header(g, &c, err) : ERR_NOMEM;
+    int rc = g->path ? parse_header(g, &c, err) : err_set(err, ERR_NOMEM, "no memory for the metadata");
     if (rc < 0)
         goto fail;
     g->kv = mem_array(g->n_kv, sizeof(*g->kv));

@@ -108,11 +108,10 @@ static int push_part(struct weights *w, struct map *m, bool borrowed, struct err
 }
 
 /* Puts the path before a message, unless it is there (GGUF's typed readers name their file). */
-static int name_file(struct err *err, const char *path)
+static void name_file(struct err *err, const char *path)
 {
-    if (strncmp(err->msg, path, strlen(path)) == 0)
-        return err->code;
-    return err_wrap(err, "%s", path);
+    if (strncmp(err->msg, path, strlen(path)) != 0)
+        err_wrap(err, "%s", path);
 }
 
 /* Reads the part pushed last; its path goes before every message. */
@@ -128,8 +127,11 @@ static int read_part(struct weights *w, enum sniff_kind kind, struct err *err)
                        weights_file(w, 0), readers[w->format].name);
     w->format = f;
     size_t before = w->n;
-    if (readers[f].read(w, part, err) < 0)
-        return name_file(err, m->path);
+    int rc = readers[f].read(w, part, err);
+    if (rc < 0) {
+        name_file(err, m->path);
+        return rc;
+    }
     log_debug(LOG_LOAD, "%s: %s, %zu bytes, %zu tensors", m->path, readers[f].name, m->size,
               w->n - before);
     return 0;
