@@ -279,6 +279,13 @@ static push_fn *const push_table[] = {
     [DEC_JOIN] = push_join,
 };
 
+/* What a stage could not hold is text lost. */
+static void check_held(struct decode_stream *s, size_t i)
+{
+    if (!s->rc && s->stage[i].held.failed)
+        s->rc = err_set(s->err, ERR_NOMEM, "tokenizer: no memory to decode");
+}
+
 static void push(struct decode_stream *s, size_t i, const char *t, size_t len)
 {
     if (s->rc)
@@ -289,8 +296,7 @@ static void push(struct decode_stream *s, size_t i, const char *t, size_t len)
     }
     push_table[s->d->v[i].kind](s, i, t, len);
     s->stage[i].n_seen++;
-    if (s->stage[i].held.failed)
-        s->rc = err_set(s->err, ERR_NOMEM, "tokenizer: no memory to decode");
+    check_held(s, i);
 }
 
 static void finish_stage(struct decode_stream *s, size_t i)
@@ -310,6 +316,7 @@ static void finish_stage(struct decode_stream *s, size_t i)
         break; /* Strip drops what it holds, the others hold nothing */
     }
     buf_clear(&s->stage[i].held);
+    check_held(s, i);
 }
 
 static int result(struct decode_stream *s)

@@ -85,6 +85,10 @@ static int read_tokens(struct gguf_vocab *v, struct err *err)
             buf_put_utf8_lossy(&fixed, s.s, s.len);
             s = (struct gguf_str){buf_str(&fixed), fixed.len};
         }
+        if (fixed.failed) {
+            rc = err_set(err, ERR_NOMEM, "%s: no memory for token %ld", v->t->source, (long)id);
+            break;
+        }
         rc = put_token(v, id, s, v->types ? gguf_elem_i64(v->types, (uint64_t)id) : GT_NORMAL, err);
     }
     buf_fini(&fixed);

@@ -41,6 +41,8 @@ static int parse_pattern(struct pattern **out, const cJSON *j, const char *key, 
     int rc = json_str(regex ? regex : plain, &src)
                  ? 0
                  : err_set(err, ERR_FORMAT, "%s: %s is neither a String nor a Regex", name, key);
+    if (!rc && src.failed)
+        rc = err_set(err, ERR_NOMEM, "%s: no memory for %s", name, key);
     if (!rc && memchr(buf_str(&src), '\0', src.len))
         rc = err_set(err, ERR_UNSUPPORTED, "%s: %s holds a NUL", name, key);
     if (!rc)

@@ -57,7 +57,7 @@ static int compile(struct pattern *p, const char *name, struct err *err)
     if (!p->code) {
         PCRE2_UCHAR msg[128];
         pcre2_get_error_message(code, msg, sizeof msg);
-        rc = err_set(err, ERR_UNSUPPORTED, "%s: pattern %s: %s (at %zu)", name, p->src, (char *)msg,
+        rc = err_set(err, code == PCRE2_ERROR_HEAP_FAILED ? ERR_NOMEM : ERR_UNSUPPORTED, "%s: pattern %s: %s (at %zu)", name, p->src, (char *)msg,
                      (size_t)at);
         goto fail;
     }

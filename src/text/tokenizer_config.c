@@ -20,6 +20,8 @@ static int read_name(struct tokenizer *t, const cJSON *j, const char *key, int32
         json_str(cJSON_IsObject(v) ? json_get(v, "content") : v, &s)
             ? 0
             : err_set(err, ERR_FORMAT, "%s: %s is neither a string nor an object with content", name, key);
+    if (!rc && s.failed)
+        rc = err_set(err, ERR_NOMEM, "%s: no memory for %s", name, key);
     if (!rc)
         *id = vocab_find(&t->vocab, buf_str(&s), s.len, TOKEN_MODEL | TOKEN_ADDED);
     buf_fini(&s);

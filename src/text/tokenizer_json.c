@@ -26,6 +26,8 @@ static int merge_parts(const cJSON *item, struct buf *both, size_t *left, size_t
     buf_clear(both);
     if (cJSON_IsString(item)) {
         json_str(item, both);
+        if (both->failed)
+            return err_set(err, ERR_NOMEM, "%s: no memory for a merge", name);
         const char *space = memchr(buf_str(both), ' ', both->len);
         size_t at = space ? (size_t)(space - both->data) : 0;
         if (!space || memchr(space + 1, ' ', both->len - at - 1))
@@ -43,7 +45,7 @@ static int merge_parts(const cJSON *item, struct buf *both, size_t *left, size_t
     if (!json_str(b, both))
         return err_set(err, ERR_FORMAT, "%s: a merge is neither a string nor a pair of strings", name);
     *right = both->len - *left;
-    return 0;
+    return both->failed ? err_set(err, ERR_NOMEM, "%s: no memory for a merge", name) : 0;
 }
 
 /* From the last to the first: of two merges of one pair the later counts, as in the reference. */
@@ -63,8 +65,6 @@ static int read_merges(struct tokenizer *t, const cJSON *merges, struct err *err
     for (uint32_t rank = n; rank-- > 0 && !rc; item = item->prev) {
         size_t l = 0, r = 0;
         rc = merge_parts(item, &both, &l, &r, t->source, err);
-        if (!rc && both.failed)
-            rc = err_set(err, ERR_NOMEM, "%s: no memory for merge %u", t->source, rank);
         if (!rc)
             rc = bpe_add_merge(&t->bpe, rank, both.data, l, both.data + l, r, t->source, err);
     }
