@@ -85,8 +85,9 @@ int prompt_make(struct ids *out, const struct forge_engine *e, const struct forg
 int output_id(struct forge_request *r, int32_t id);
 /* LENGTH or CONTEXT when no further id may be made for the current sample, else NONE. */
 enum forge_finish output_limit(const struct forge_request *r);
-/* Ends the current sample: what is held back becomes text, the last piece is told. */
-void output_finish(struct forge_request *r, enum forge_finish finish);
+/* Ends the current sample: what is held back becomes text, the last piece is told.  Where that text is lost,
+ * the finish is ERROR, and r->err and r->error say why. */
+int output_finish(struct forge_request *r, enum forge_finish finish);
 
 /* ---- logprobs.c ---- */
 /* Appends the log-probabilities for the id chosen from logits [n_vocab]. */

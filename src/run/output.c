@@ -49,6 +49,11 @@ static bool text_failed(const struct forge_request *r)
     return r->samples[r->at].text.failed || r->piece.failed || r->fresh.failed;
 }
 
+static int no_text(struct forge_request *r)
+{
+    return err_set(&r->err, ERR_NOMEM, "no memory for the text");
+}
+
 static bool is_end(const struct forge_request *r, int32_t id)
 {
     const struct model_config *c = r->e->l.config;
@@ -72,10 +77,8 @@ enum forge_finish output_limit(const struct forge_request *r)
 int output_id(struct forge_request *r, int32_t id)
 {
     struct sample *s = current(r);
-    if (is_end(r, id)) {
-        output_finish(r, FORGE_FINISH_EOS);
-        return 0;
-    }
+    if (is_end(r, id))
+        return output_finish(r, FORGE_FINISH_EOS);
     int rc = ids_push(&s->ids, id, &r->err);
     if (rc < 0)
         return rc;
@@ -91,27 +94,40 @@ int output_id(struct forge_request *r, int32_t id)
         return rc;
     bool stopped = take_text(r);
     if (text_failed(r))
-        return err_set(&r->err, ERR_NOMEM, "no memory for the text");
+        return no_text(r);
     enum forge_finish finish = stopped ? FORGE_FINISH_STOP : output_limit(r);
     if (finish != FORGE_FINISH_NONE)
-        output_finish(r, finish);
-    else if (r->piece.len)
+        return output_finish(r, finish);
+    if (r->piece.len)
         tell(r, FORGE_FINISH_NONE);
     return 0;
 }
 
-void output_finish(struct forge_request *r, enum forge_finish finish)
+/* What is held back is final now; *stopped = a stop string was complete in it. */
+static int release_held(struct forge_request *r, bool *stopped)
 {
-    if (r->detok && finish != FORGE_FINISH_STOP) { /* what is held back is final now */
-        size_t before;
-        buf_clear(&r->fresh);
-        detok_finish(r->detok, &r->fresh, NULL);
-        if (take_text(r) && finish < FORGE_FINISH_CANCELLED)
-            finish = FORGE_FINISH_STOP;
-        before = r->piece.len;
-        stop_flush(r->stop, &r->piece);
-        keep_text(r, before);
+    buf_clear(&r->fresh);
+    int rc = detok_finish(r->detok, &r->fresh, &r->err);
+    *stopped = take_text(r);
+    size_t before = r->piece.len;
+    stop_flush(r->stop, &r->piece);
+    keep_text(r, before);
+    return rc == 0 && text_failed(r) ? no_text(r) : rc;
+}
+
+int output_finish(struct forge_request *r, enum forge_finish finish)
+{
+    int rc = 0;
+    bool stopped = false;
+    if (r->detok && finish != FORGE_FINISH_STOP)
+        rc = release_held(r, &stopped);
+    if (rc < 0) {
+        engine_error(&r->error, &r->err);
+        finish = FORGE_FINISH_ERROR;
+    } else if (stopped && finish < FORGE_FINISH_CANCELLED) {
+        finish = FORGE_FINISH_STOP;
     }
     current(r)->finish = finish;
     tell(r, finish);
+    return rc;
 }

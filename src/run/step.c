@@ -177,7 +177,7 @@ static void request_step(struct forge_request *r)
     if (rc == 0 && chosen)
         rc = output_id(r, id);
     else if (rc == 0 && r->phase == PHASE_DECODE)
-        output_finish(r, output_limit(r)); /* the prompt was all that was asked for, or all that fits */
+        rc = output_finish(r, output_limit(r)); /* the prompt was all that was asked for, or all that fits */
     if (rc < 0)
         request_end(r, FORGE_FINISH_ERROR);
     else if (r->samples[r->at].finish != FORGE_FINISH_NONE)
