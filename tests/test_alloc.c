@@ -1,0 +1,250 @@
+/* Every resource that opening a model and generating asks for, refused once: an
+ * error that says something, nothing left behind, no crash; where the library
+ * can do without, the same result as with it.  An engine whose request was
+ * refused gives the next one as if nothing had been.
+ *
+ * Check's own memory goes the same way, so that nothing of Check is called
+ * while requests are refused or held resources compared. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/engine_kit.h"
+#include "tests/fault.h"
+
+#define MAX_IDS 64
+
+/* What a run gave: prompt ids, new ids, text. */
+struct outcome {
+    int32_t ids[MAX_IDS];
+    size_t n_ids;
+    char text[1024];
+    int code;
+    char message[1024];
+};
+
+static const struct { const char *model, *tokenizer, *config; } models[] = {
+    {"golden/models/qwen3", NULL, NULL},
+    {"golden/models/llama-sharded", NULL, NULL},
+    {"golden/models/phi3", NULL, NULL},
+    {"golden/models/gemma3", NULL, NULL},
+    {"golden/models/qwen3-moe", NULL, NULL},
+    {"golden/containers/gguf/qwen3-q8_0.gguf", NULL, NULL},
+    {"golden/containers/gguf/llama-q4_0.gguf", NULL, NULL},
+    {"golden/extra/gguf/split/qwen3-00001-of-00003.gguf", NULL, NULL},
+    {"golden/containers/pth/qwen3-book", NULL, NULL},
+    {"golden/extra/pth/llama-shards", NULL, NULL},
+};
+#define N_MODELS (sizeof models / sizeof models[0])
+
+static const char prompt[] = "The capital of France is <|endoftext|> caf\xC3\xA9 12";
+
+static void put_ids(struct outcome *o, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n && o->n_ids < MAX_IDS; i++)
+        o->ids[o->n_ids++] = ids[i];
+}
+
+static int failed(struct outcome *o, int code, const struct forge_error *err)
+{
+    o->code = code;
+    memcpy(o->message, err->message, sizeof o->message);
+    return code;
+}
+
+/* Two sampled tokens with everything a request can ask for. */
+static int run(struct forge_engine *e, struct outcome *o)
+{
+    static const struct forge_logit_bias bias[] = {{3, 1}, {4, -1}};
+    static const char *const stops[] = {"\x01never", "\x02"};
+    struct forge_error err = {0};
+    struct forge_request_params p = request_params(prompt, 2);
+    struct forge_request *r;
+    size_t n, len;
+    p.stops = stops;
+    p.n_stops = 2;
+    p.n_samples = 2;
+    p.n_logprobs = 2;
+    p.ignore_eos = 1;
+    p.sampling = (struct forge_sampling){.temp = 0.8f, .top_k = 20, .top_p = 0.9f, .typical_p = 0.95f, .repeat_penalty = 1.1f,
+                                         .presence_penalty = 0.1f, .bias = bias, .n_bias = 2, .seed = 7, .has_seed = 1};
+    int rc = forge_generate(e, &p, &r, &err);
+    if (rc < 0) {
+        forge_request_free(r);
+        return failed(o, rc, &err);
+    }
+    const int32_t *ids = forge_request_prompt_ids(r, &n);
+    put_ids(o, ids, n);
+    for (int s = 0; s < 2; s++) {
+        ids = forge_request_ids(r, s, &n);
+        put_ids(o, ids, n);
+        const char *text = forge_request_text(r, s, &len);
+        strncat(o->text, text, sizeof o->text - strlen(o->text) - 1);
+    }
+    forge_request_free(r);
+    return 0;
+}
+
+static int round_trip(struct forge_engine *e, struct outcome *o)
+{
+    struct forge_error err = {0};
+    int32_t *ids;
+    char *text = NULL;
+    size_t n, len;
+    int rc = forge_tokenize(e, prompt, sizeof prompt - 1, FORGE_TEXT_PARSE_SPECIAL, &ids, &n, &err);
+    if (rc < 0)
+        return failed(o, rc, &err);
+    put_ids(o, ids, n);
+    rc = forge_detokenize(e, ids, n, 1, &text, &len, &err);
+    if (rc < 0)
+        failed(o, rc, &err);
+    else
+        strncat(o->text, text, sizeof o->text - strlen(o->text) - 1);
+    forge_free(ids);
+    forge_free(text);
+    return rc;
+}
+
+static int work(struct forge_engine *e, struct outcome *o)
+{
+    *o = (struct outcome){0};
+    int rc = round_trip(e, o);
+    return rc < 0 ? rc : run(e, o);
+}
+
+static int open_and_work(const struct forge_engine_params *p, struct outcome *o)
+{
+    struct forge_error err = {0};
+    struct forge_engine *e;
+    *o = (struct outcome){0};
+    int rc = forge_engine_open(&e, p, &err);
+    test_that((rc == 0) == (e != NULL), "%d, and %s engine", rc, e ? "an" : "no");
+    if (rc < 0)
+        return failed(o, rc, &err);
+    rc = work(e, o);
+    forge_engine_close(e);
+    return rc;
+}
+
+static void same_outcome(const struct outcome *a, const struct outcome *b, const char *what, size_t nth)
+{
+    test_that(a->n_ids == b->n_ids && memcmp(a->ids, b->ids, a->n_ids * sizeof a->ids[0]) == 0 && strcmp(a->text, b->text) == 0,
+              "%s, request %zu refused: success with another result", what, nth);
+}
+
+static void check_failure(const struct outcome *o, const char *what, const char *name, size_t nth)
+{
+    test_that(o->message[0] != '\0', "%s, %s (request %zu) refused: no message", what, name, nth);
+    bool json = strcmp(name, "cJSON's malloc") == 0; /* which says no more than that it failed */
+    test_that(o->code == FORGE_ERR_NOMEM || o->code == FORGE_ERR_IO || (json && o->code == FORGE_ERR_FORMAT), "%s, %s (request %zu) refused: code %d, \"%s\"", what, name,
+              nth, o->code, o->message);
+}
+
+/* ---- opening, and all that follows ---- */
+
+struct sweep { unsigned kinds; size_t step; bool on; };
+
+/* cJSON's thousand nodes are all asked for in one place: a few of them stand for the rest. */
+static const struct sweep sweeps[] = {
+    {FAULT_MEMORY, 1, false},
+    {FAULT_MEMORY, 23, true},
+    {FAULT_SYSTEM, 1, false},
+    {FAULT_JSON, 211, false},
+};
+#define N_SWEEPS (sizeof sweeps / sizeof sweeps[0])
+
+START_TEST(opening)
+{
+    size_t m = (size_t)_i / N_SWEEPS;
+    const struct sweep *s = &sweeps[(size_t)_i % N_SWEEPS];
+    struct forge_engine_params p = engine_params(models[m].model);
+    struct outcome want, got;
+    p.n_ctx = 64;
+    ck_assert_msg(open_and_work(&p, &want) == 0, "%s: %s", models[m].model, want.message);
+    char before[FAULT_HELD_SIZE], after[FAULT_HELD_SIZE];
+    long n_before = fault_held(before);
+    size_t n_failed = 0;
+    for (size_t nth = 1;; nth += s->step) {
+        const char *name;
+        fault_arm(s->kinds, nth, s->on);
+        int rc = open_and_work(&p, &got);
+        if (!fault_disarm(&name)) {
+            test_that(rc == 0, "%s: %s", models[m].model, got.message);
+            break;
+        }
+        if (rc < 0)
+            check_failure(&got, models[m].model, name, nth);
+        else
+            same_outcome(&got, &want, models[m].model, nth);
+        test_that(fault_held(after) == n_before, "%s, %s (request %zu) refused: held before: %s; after: %s", models[m].model,
+                  name, nth, before, after);
+        n_failed += rc < 0;
+    }
+    bool is_gguf = strstr(models[m].model, ".gguf") != NULL;
+    ck_assert_int_eq(n_failed > 0, s->kinds != FAULT_JSON || !is_gguf); /* there is no JSON in it */
+}
+END_TEST
+
+/* ---- an engine goes on after a request was refused ---- */
+
+START_TEST(generating)
+{
+    struct forge_engine_params p = engine_params(models[_i].model);
+    struct outcome want, got;
+    char before[FAULT_HELD_SIZE], after[FAULT_HELD_SIZE];
+    p.n_ctx = 64;
+    struct forge_engine *e = engine_with(&p);
+    ck_assert_int_eq(work(e, &want), 0);
+    long n_before = fault_held(before);
+    size_t nth = 1;
+    for (bool again = true; again; nth++) {
+        const char *name;
+        fault_arm(FAULT_ALL, nth, false);
+        int rc = work(e, &got);
+        again = fault_disarm(&name);
+        test_that(rc == 0 || again, "nothing refused, and %d: %s", rc, got.message);
+        if (rc < 0)
+            check_failure(&got, models[_i].model, name, nth);
+        else
+            same_outcome(&got, &want, models[_i].model, nth);
+        test_that(work(e, &got) == 0, "after %s (request %zu) was refused: %s", name, nth, got.message);
+        same_outcome(&got, &want, models[_i].model, nth);
+        test_that(fault_held(after) == n_before, "%s (request %zu) refused: held before: %s; after: %s", name, nth, before, after);
+    }
+    ck_assert_uint_gt(nth, 10);
+    forge_engine_close(e);
+}
+END_TEST
+
+START_TEST(listing_devices)
+{
+    struct forge_devices *d;
+    struct forge_error err;
+    long before = fault_held(NULL);
+    size_t n_failed = 0;
+    for (size_t nth = 1;; nth++) {
+        fault_arm(FAULT_MEMORY, nth, false);
+        int rc = forge_devices_list(&d, &err);
+        bool was_refused = fault_disarm(NULL);
+        test_that(rc == 0 || (was_refused && rc == FORGE_ERR_NOMEM), "request %zu refused: %d", nth, rc);
+        n_failed += rc < 0;
+        forge_devices_free(d);
+        test_that(fault_held(NULL) == before, "request %zu refused: %ld held, before %ld", nth, fault_held(NULL), before);
+        if (!was_refused)
+            break;
+    }
+    ck_assert_uint_gt(n_failed, 1);
+}
+END_TEST
+
+int main(void)
+{
+    fault_init();
+    Suite *s = suite_create("alloc");
+    TCase *tc = tcase_create("refused");
+    tcase_add_loop_test(tc, opening, 0, (int)(N_MODELS * N_SWEEPS));
+    tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
+    tcase_add_test(tc, listing_devices);
+    suite_add_tcase(s, tc);
+    return test_main(s);
+}
