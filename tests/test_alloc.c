@@ -11,6 +11,7 @@
 
 #include "tests/engine_kit.h"
 #include "tests/fault.h"
+#include "text/tokenizer.h"
 
 #define MAX_IDS 64
 
@@ -216,6 +217,95 @@ START_TEST(generating)
 }
 END_TEST
 
+/* ---- tokenizers of every kind ---- */
+
+static const char *const tokenizers[] = {
+    "gemma", "gpt2", "llama2", "llama2-metaspace", "llama3", "phi3", "qwen2", "qwen3", "smollm", "tekken", NULL /* a pair */
+};
+#define N_TOKENIZERS (sizeof tokenizers / sizeof tokenizers[0])
+
+static const char *tokenizer_path(const char *name)
+{
+    static const char *const pair[][2] = {
+        {"vocab.json", "{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"ab\":3,\"\xC4\xA0" "ab\":4}"},
+        {"merges.txt", "#version: 0.2\na b\n\xC4\xA0 ab\n"},
+        {"tokenizer_config.json", "{\"bos_token\":\"a\",\"eos_token\":{\"content\":\"b\"}}"},
+    };
+    char path[128];
+    if (name) {
+        snprintf(path, sizeof path, "golden/tokenizer/%s", name);
+        return test_path(path);
+    }
+    for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++) {
+        FILE *f = fopen(test_tmp(pair[i][0]), "w");
+        ck_assert_ptr_nonnull(f);
+        fputs(pair[i][1], f);
+        ck_assert_int_eq(fclose(f), 0);
+    }
+    return test_tmp("");
+}
+
+/* Opens, encodes, and decodes id by id. */
+static int use_tokenizer(const char *path, const char *text, size_t len, struct outcome *o)
+{
+    struct tokenizer *t = NULL;
+    struct detok *d = NULL;
+    struct err err = {0};
+    struct ids ids;
+    struct buf out;
+    *o = (struct outcome){0};
+    ids_init(&ids);
+    buf_init(&out);
+    int rc = tokenizer_open(&t, path, &err);
+    if (rc == 0)
+        rc = tokenizer_encode(t, text, len, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &ids, &err);
+    if (rc == 0)
+        rc = detok_new(&d, t, ids.v, 1, false, &err);
+    for (size_t i = 1; rc == 0 && i < ids.n; i++)
+        rc = detok_push(d, ids.v[i], &out, &err);
+    if (rc == 0)
+        rc = detok_finish(d, &out, &err);
+    if (rc == 0) {
+        put_ids(o, ids.v, ids.n);
+        snprintf(o->text, sizeof o->text, "%s", buf_str(&out));
+    }
+    o->code = rc;
+    memcpy(o->message, err.msg, sizeof o->message);
+    detok_free(d);
+    tokenizer_close(t);
+    ids_fini(&ids);
+    buf_fini(&out);
+    return rc;
+}
+
+START_TEST(tokenizing)
+{
+    size_t which = (size_t)_i / 2;
+    static const char words[] = "ab  A\xCC\x8A caf\xC3\xA9 </s><|endoftext|> 123 \xF0\x9F\x99\x82x's";
+    const char *name = tokenizers[which], *path = tokenizer_path(name), *text = name ? words : "ab ab";
+    unsigned kinds = _i % 2 ? FAULT_JSON : FAULT_MEMORY | FAULT_SYSTEM;
+    struct outcome want, got;
+    size_t n_failed = 0;
+    ck_assert_msg(use_tokenizer(path, text, strlen(text), &want) == 0, "%s: %s", path, want.message);
+    long before = fault_held(NULL);
+    for (size_t nth = 1;; nth += _i % 2 ? 97 : 1) {
+        const char *refused;
+        fault_arm(kinds, nth, false);
+        int rc = use_tokenizer(path, text, strlen(text), &got);
+        if (!fault_disarm(&refused))
+            break;
+        if (rc < 0)
+            check_failure(&got, path, refused, nth);
+        else
+            same_outcome(&got, &want, path, nth);
+        test_that(fault_held(NULL) == before, "%s, %s (request %zu) refused: %ld held, before %ld", path, refused, nth,
+                  fault_held(NULL), before);
+        n_failed += rc < 0;
+    }
+    ck_assert_uint_gt(n_failed, 0);
+}
+END_TEST
+
 START_TEST(listing_devices)
 {
     struct forge_devices *d;
@@ -244,6 +334,7 @@ int main(void)
     TCase *tc = tcase_create("refused");
     tcase_add_loop_test(tc, opening, 0, (int)(N_MODELS * N_SWEEPS));
     tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
+    tcase_add_loop_test(tc, tokenizing, 0, 2 * (int)N_TOKENIZERS);
     tcase_add_test(tc, listing_devices);
     suite_add_tcase(s, tc);
     return test_main(s);
