@@ -16,6 +16,7 @@ void cl_close(struct backend *be)
     if (c->queue != NULL)
         clFinish(c->queue);
     cl_programs_close(c);
+    cl_cache_close(c);
     cl_scratch_free(c);
     cl_experts_close(c);
     if (c->queue != NULL)
@@ -100,6 +101,7 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
         rc = cl_err(c, code, "no command queue", err);
         goto fail;
     }
+    cl_cache_open(c);
     rc = cl_programs_open(c, err);
     if (rc != 0)
         goto fail;

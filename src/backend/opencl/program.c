@@ -15,9 +15,11 @@
 enum { MAX_DEPTH = 8, MAX_LOG = 65536 };
 
 struct program {
-    char *key;    /* "file options" */
-    cl_program p; /* NULL after a failed build */
-    char *why;    /* which failed for this reason */
+    char *key;                  /* "file options" */
+    cl_program p;               /* NULL after a failed build */
+    char *why;                  /* which failed for this reason */
+    struct cl_cache_key cached; /* where the disk may have it */
+    bool from_disk, on_disk;    /* p came from there; there is nothing to be written */
 };
 struct kernel {
     char *key;    /* "file options name" */
@@ -127,12 +129,37 @@ static void first_lines(struct clb *c, cl_program p, char *out, size_t size)
     free(text);
 }
 
-/* NULL: err says why. */
-static cl_program build(struct clb *c, const char *file, const char *options, struct err *err)
+static cl_program from_source(struct clb *c, const struct buf *text, const char *file, const char *options,
+                              struct err *err)
 {
-    char all[512], log[600];
-    cl_program p = NULL;
+    char log[600];
+    const char *source = buf_str(text);
     cl_int code;
+    double start = clock_now();
+    cl_program p = clCreateProgramWithSource(c->ctx, 1, &source, &text->len, &code);
+
+    if (code == CL_SUCCESS)
+        code = clBuildProgram(p, 1, &c->dev.id, options, NULL, NULL);
+    if (code == CL_SUCCESS) {
+        log_debug(LOG_CL, "%s: built %s (%s) in %.0f ms", c->base.device, file, options,
+                  1e3 * (clock_now() - start));
+        return p;
+    }
+    log[0] = '\0';
+    if (p != NULL)
+        first_lines(c, p, log, sizeof log);
+    err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, options,
+            cl_error_name(code), code, c->dev.name, c->dev.driver, log);
+    if (p != NULL)
+        clReleaseProgram(p);
+    return NULL;
+}
+
+/* From the disk where it has the program, and allowed; else from its text.  False: err says why. */
+static bool build(struct clb *c, struct program *p, const char *file, const char *options, bool disk,
+                  struct err *err)
+{
+    char all[512];
     struct buf text;
     double start = clock_now();
 
@@ -143,30 +170,19 @@ static cl_program build(struct clb *c, const char *file, const char *options, st
         goto done;
     }
     snprintf(all, sizeof all, "-cl-std=CL1.2 %s", options);
-    const char *source = buf_str(&text);
-    p = clCreateProgramWithSource(c->ctx, 1, &source, &text.len, &code);
-    if (code == CL_SUCCESS)
-        code = clBuildProgram(p, 1, &c->dev.id, all, NULL, NULL);
+    p->cached = cl_cache_key(c, buf_str(&text), text.len, all);
+    p->p = disk ? cl_cache_get(c, &p->cached, all) : NULL;
+    p->from_disk = p->on_disk = p->p != NULL;
+    if (p->p == NULL)
+        p->p = from_source(c, &text, file, all, err);
     c->compile_s += clock_now() - start;
-    if (code != CL_SUCCESS) {
-        log[0] = '\0';
-        if (p != NULL)
-            first_lines(c, p, log, sizeof log);
-        err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, all,
-                cl_error_name(code), code, c->dev.name, c->dev.driver, log);
-        if (p != NULL)
-            clReleaseProgram(p);
-        p = NULL;
-    } else {
-        log_debug(LOG_CL, "%s: built %s (%s) in %.0f ms", c->base.device, file, all,
-                  1e3 * (clock_now() - start));
-    }
 done:
     buf_fini(&text);
-    return p;
+    return p->p != NULL;
 }
 
-static cl_program program_get(struct clb *c, const char *file, const char *options, struct err *err)
+/* Its place in the list, which grows; -1: err says why. */
+static ptrdiff_t program_get(struct clb *c, const char *file, const char *options, struct err *err)
 {
     struct cl_programs *s = c->programs;
     char key[600];
@@ -176,7 +192,7 @@ static cl_program program_get(struct clb *c, const char *file, const char *optio
         if (strcmp(s->programs[i].key, key) == 0) {
             if (s->programs[i].p == NULL)
                 err_set(err, ERR_DEVICE, "%s", s->programs[i].why != NULL ? s->programs[i].why : key);
-            return s->programs[i].p;
+            return s->programs[i].p != NULL ? (ptrdiff_t)i : -1;
         }
     struct program *grown = mem_grow(s->programs, &s->cap_programs, s->n_programs + 1, sizeof *grown);
     char *kept = mem_strdup(key);
@@ -185,13 +201,37 @@ static cl_program program_get(struct clb *c, const char *file, const char *optio
     if (grown == NULL || kept == NULL) {
         free(kept);
         err_set(err, ERR_NOMEM, "no memory for the record of %s", file);
-        return NULL;
+        return -1;
     }
     struct program *p = &s->programs[s->n_programs++];
-    *p = (struct program){.key = kept, .p = build(c, file, options, err)};
-    if (p->p == NULL)
-        p->why = mem_strdup(err->msg);
-    return p->p;
+    *p = (struct program){.key = kept};
+    if (build(c, p, file, options, true, err))
+        return p - s->programs;
+    p->why = mem_strdup(err->msg);
+    return -1;
+}
+
+/* A binary may be accepted and then lack its kernels (PoCL, some phones): the text is the way out. */
+static cl_kernel create(struct clb *c, struct program *p, const char *file, const char *options,
+                        const char *name, cl_int *code, struct err *err)
+{
+    cl_kernel k = clCreateKernel(p->p, name, code);
+
+    if (*code != CL_SUCCESS && p->from_disk) {
+        log_debug(LOG_CL, "%s: %s from the disk has no %s: built again", c->base.device, file, name);
+        clReleaseProgram(p->p);
+        p->p = NULL;
+        if (!build(c, p, file, options, false, err)) {
+            p->why = mem_strdup(err->msg);
+            return NULL;
+        }
+        k = clCreateKernel(p->p, name, code);
+    }
+    if (*code == CL_SUCCESS && !p->on_disk) {
+        cl_cache_put(c, &p->cached, p->p);
+        p->on_disk = true;
+    }
+    return k;
 }
 
 static size_t ask_group(struct clb *c, cl_kernel k)
@@ -208,10 +248,10 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
                             const char *key, struct err *err)
 {
     struct cl_programs *s = c->programs;
-    cl_program p = program_get(c, file, options, err);
+    ptrdiff_t p = program_get(c, file, options, err);
     cl_int code = CL_SUCCESS;
 
-    if (p == NULL)
+    if (p < 0)
         return NULL;
     struct kernel *grown = mem_grow(s->kernels, &s->cap_kernels, s->n_kernels + 1, sizeof *grown);
     char *kept = mem_strdup(key);
@@ -225,7 +265,7 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
     }
     struct kernel *k = &s->kernels[s->n_kernels++];
     *k = (struct kernel){.key = kept};
-    k->k = clCreateKernel(p, name, &code);
+    k->k = create(c, &s->programs[p], file, options, name, &code, err);
     if (code != CL_SUCCESS) {
         k->k = NULL;
         err_set(err, cl_error_class(code), "kernel %s of %s: %s (%d) on %s, driver %s", name, file,
