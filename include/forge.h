@@ -42,8 +42,11 @@
  * THREADS.  An engine is used by one thread at a time, except for
  * forge_request_cancel, which any thread (or a signal handler) may call while
  * the request lives.  Callbacks run inside forge_step / forge_generate on the
- * caller's thread; they may submit and cancel, and must not step, free or
- * close.  Different engines share nothing.
+ * caller's thread.  They may submit, cancel and free (a request of
+ * forge_submit; it goes when the step ends and is not called back any more);
+ * forge_step and forge_generate return FORGE_ERR_ARG there.  forge_engine_close
+ * cannot refuse: calling it in a callback, or with requests that were not
+ * freed, is an error in the program.  Different engines share nothing.
  *
  * LIFETIME.  What a function returns by pointer belongs to the object it came
  * from, until that object's next step or its free.  Requests are freed before

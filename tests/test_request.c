@@ -260,7 +260,7 @@ END_TEST
 struct others {
     struct forge_request *victim;
     struct forge_engine *e;
-    int step_rc;
+    int step_rc, generate_rc, batch_rc;
     char order[16];
 };
 
@@ -269,7 +269,12 @@ static int cancel_other(void *user, const struct forge_piece *p)
     struct others *o = user;
     (void)p;
     forge_request_cancel(o->victim);
+    struct forge_request_params own = request_params("One", 1);
+    struct forge_request *r = o->victim;
     o->step_rc = forge_step(o->e, NULL); /* refused: inside a step */
+    o->generate_rc = forge_generate(o->e, &own, NULL, NULL);
+    o->batch_rc = forge_generate_batch(o->e, &own, 1, &r, NULL);
+    ck_assert_ptr_null(r);
     return 0;
 }
 
@@ -288,6 +293,8 @@ START_TEST(cancel_from_another)
         ;
     ck_assert_int_eq(more, 0);
     ck_assert_int_eq(o.step_rc, FORGE_ERR_ARG);
+    ck_assert_int_eq(o.generate_rc, FORGE_ERR_ARG);
+    ck_assert_int_eq(o.batch_rc, FORGE_ERR_ARG);
     ck_assert_int_eq(forge_request_finish(r, 0), FORGE_FINISH_LENGTH);
     ck_assert_int_eq(forge_request_finish(o.victim, 0), FORGE_FINISH_CANCELLED);
     forge_request_free(r);
@@ -298,6 +305,43 @@ START_TEST(cancel_from_another)
     ck_assert_int_eq(forge_step(e, NULL), 1);
     forge_request_free(r);
     ck_assert_int_eq(forge_step(e, NULL), 0);
+    forge_engine_close(e);
+}
+END_TEST
+
+struct freeing {
+    struct forge_request *own, *other;
+    int n_calls;
+};
+
+static int free_both(void *user, const struct forge_piece *p)
+{
+    struct freeing *f = user;
+    ck_assert_int_eq(p->finish, FORGE_FINISH_NONE);
+    f->n_calls++;
+    forge_request_free(f->own);
+    forge_request_free(f->other);
+    ck_assert_uint_eq(forge_request_seed(f->own), 5); /* there until the step ends */
+    return 0;
+}
+
+/* Freed by a callback, running or queued: neither is called again, and nothing of them is left. */
+START_TEST(free_in_callback)
+{
+    struct forge_engine *e = engine_of(TINY);
+    struct freeing f = {0};
+    struct forge_request_params p = request_params("The capital of France is", 8);
+    p.on_piece = free_both;
+    p.user = &f;
+    p.sampling.seed = 5;
+    p.sampling.has_seed = 1;
+    ck_assert_int_eq(forge_submit(e, &p, &f.own, NULL), 0);
+    ck_assert_int_eq(forge_submit(e, &p, &f.other, NULL), 0);
+    for (int i = 0; forge_step(e, NULL) > 0; i++)
+        ck_assert_int_lt(i, 4);
+    ck_assert_int_eq(f.n_calls, 1);
+    p.on_piece = NULL;
+    forge_request_free(generate(e, &p)); /* the engine goes on */
     forge_engine_close(e);
 }
 END_TEST
@@ -484,6 +528,7 @@ int main(void)
     tcase_add_test(t, cancel_in_prefill);
     tcase_add_test(t, cancel_in_decode);
     tcase_add_test(t, cancel_from_another);
+    tcase_add_test(t, free_in_callback);
     tcase_add_test(t, priority_then_age);
     tcase_add_test(t, deadline);
     tcase_add_test(t, requests_refused);

@@ -30,7 +30,8 @@ struct forge_engine {
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
     size_t n_active;                    /* of them, queued or running */
     struct forge_request *running;      /* NULL = none */
-    bool in_step;                       /* callbacks must not step, free or close */
+    bool in_step;                       /* callbacks must not step or close; what they free goes after it */
+    size_t n_freed;                     /* requests that the callbacks of this step freed */
     char device[512];
 };
 
@@ -61,6 +62,7 @@ struct forge_request {
     size_t n_told;      /* its ids that pieces have told of */
     struct buf piece, fresh; /* scratch: text to tell now, text of one id */
     bool closed;            /* a callback said stop: no more calls */
+    bool freed;             /* by a callback: goes at the end of the step */
     /* while running */
     struct sampler *sampler;
     struct detok *detok;
@@ -92,6 +94,10 @@ int output_finish(struct forge_request *r, enum forge_finish finish);
 /* ---- logprobs.c ---- */
 /* Appends the log-probabilities for the id chosen from logits [n_vocab]. */
 int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err);
+
+/* ---- request.c ---- */
+/* Ends and frees what callbacks freed during the step that has ended. */
+void request_reap(struct forge_engine *e);
 
 /* ---- step.c ---- */
 /* Ends the request: its current sample and those after it with `finish` (NONE: all have ended by themselves);

@@ -154,13 +154,10 @@ void forge_request_cancel(struct forge_request *r)
     atomic_store(&r->cancel, 1);
 }
 
-void forge_request_free(struct forge_request *r)
+static void remove_request(struct forge_request *r)
 {
-    if (!r)
-        return;
     struct forge_engine *e = r->e;
-    assert(!e->in_step); /* not from a callback */
-    r->closed = true;    /* its callbacks are not called any more */
+    r->closed = true; /* its callbacks are not called any more */
     request_end(r, FORGE_FINISH_CANCELLED);
     if (r->prev)
         r->prev->next = r->next;
@@ -171,6 +168,32 @@ void forge_request_free(struct forge_request *r)
     else
         e->last = r->prev;
     free_parts(r);
+}
+
+/* In a callback the step still holds the request, or walks the list that it is in. */
+void forge_request_free(struct forge_request *r)
+{
+    if (!r)
+        return;
+    if (!r->e->in_step) {
+        remove_request(r);
+        return;
+    }
+    assert(!r->freed);
+    r->freed = r->closed = true;
+    r->e->n_freed++;
+    forge_request_cancel(r);
+}
+
+void request_reap(struct forge_engine *e)
+{
+    for (struct forge_request *r = e->first, *next; r && e->n_freed > 0; r = next) {
+        next = r->next;
+        if (!r->freed)
+            continue;
+        remove_request(r);
+        e->n_freed--;
+    }
 }
 
 /* ---- what the caller may ask ---- */

@@ -148,7 +148,7 @@ static int prefill_step(struct forge_request *r, int32_t *id, bool *chosen)
     if (rc < 0)
         return rc;
     r->n_prefilled += n;
-    if (r->at == 0 && r->p.on_prefill && r->p.on_prefill(r->p.user, done + n, r->prompt.n))
+    if (r->at == 0 && r->p.on_prefill && !r->closed && r->p.on_prefill(r->p.user, done + n, r->prompt.n))
         atomic_store(&r->cancel, 1);
     if (last)
         r->phase = PHASE_DECODE;
@@ -210,13 +210,19 @@ static void sweep(struct forge_engine *e)
     }
 }
 
+static int refuse_in_callback(const struct forge_engine *e, const char *what, struct forge_error *err)
+{
+    struct err er = {0};
+    if (e->in_step)
+        err_set(&er, ERR_ARG, "%s was called from a callback", what);
+    return e->in_step ? engine_error(err, &er) : 0;
+}
+
 int forge_step(struct forge_engine *e, struct forge_error *err)
 {
-    if (e->in_step) {
-        struct err er;
-        err_set(&er, ERR_ARG, "forge_step was called from a callback");
-        return engine_error(err, &er);
-    }
+    int rc = refuse_in_callback(e, "forge_step", err);
+    if (rc < 0)
+        return rc;
     e->in_step = true;
     sweep(e);
     if (!e->running) {
@@ -227,6 +233,7 @@ int forge_step(struct forge_engine *e, struct forge_error *err)
     if (e->running)
         request_step(e->running);
     e->in_step = false;
+    request_reap(e);
     return e->n_active > 0;
 }
 
@@ -247,7 +254,9 @@ int forge_generate(struct forge_engine *e, const struct forge_request_params *p,
     struct forge_request *r = NULL;
     if (out)
         *out = NULL;
-    int rc = forge_submit(e, p, &r, err);
+    int rc = refuse_in_callback(e, "forge_generate", err);
+    if (rc == 0)
+        rc = forge_submit(e, p, &r, err);
     while (rc >= 0 && r->phase != PHASE_DONE)
         rc = forge_step(e, err);
     if (rc >= 0)
@@ -267,26 +276,43 @@ static bool all_done(struct forge_request *const *r, size_t n)
     return true;
 }
 
+/* Submits all, or none. */
+static int submit_all(struct forge_engine *e, const struct forge_request_params *p, size_t n, struct forge_request **r,
+                      struct forge_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        int rc = forge_submit(e, &p[i], &r[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 int forge_generate_batch(struct forge_engine *e, const struct forge_request_params *p, size_t n, struct forge_request **out,
                          struct forge_error *err)
 {
-    int rc = 0;
-    size_t n_made = 0;
-    while (n_made < n && (rc = forge_submit(e, &p[n_made], &out[n_made], err)) == 0)
-        n_made++;
-    for (size_t i = n_made; i < n; i++)
-        out[i] = NULL;
-    while (rc >= 0 && !all_done(out, n))
-        rc = forge_step(e, err);
-    if (rc < 0) {
-        for (size_t i = 0; i < n_made; i++) {
-            forge_request_free(out[i]);
-            out[i] = NULL;
-        }
-        return rc;
-    }
+    struct err er;
     for (size_t i = 0; i < n; i++)
-        if ((rc = finish_code(out[i], err)) < 0)
-            return rc;
-    return 0;
+        out[i] = NULL;
+    int rc = refuse_in_callback(e, "forge_generate_batch", err);
+    if (rc < 0)
+        return rc;
+    struct forge_request **r = mem_array(n, sizeof *r); /* out is the callers', who may look at it in a callback */
+    if (!r) {
+        err_set(&er, ERR_NOMEM, "no memory for %zu requests", n);
+        return engine_error(err, &er);
+    }
+    rc = submit_all(e, p, n, r, err);
+    while (rc >= 0 && !all_done(r, n))
+        rc = forge_step(e, err);
+    for (size_t i = 0; i < n; i++) {
+        if (rc < 0)
+            forge_request_free(r[i]);
+        else
+            out[i] = r[i];
+    }
+    free(r);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = finish_code(out[i], err);
+    return rc;
 }
