@@ -52,6 +52,8 @@ struct backend_ops {
     int (*export)(struct backend *be, float *out, const struct tensor *w, struct err *err);
     void (*begin)(struct backend *be);
     int (*sync)(struct backend *be, struct err *err);
+    /* Optional: what its results depend on, as a hash; says that the device is to be checked before use. */
+    void (*identity)(const struct backend *be, uint64_t id[2]);
 
     /* required; contracts in op.h */
     void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
@@ -93,6 +95,8 @@ struct backend {
     const char *doing;                              /* its name, NULL = none */
     int64_t in_rows, in_cols, out_rows, out_cols;
     double started;
+    const char *ran_on;   /* its device; guard.c names another */
+    struct guard *guard;  /* guard.c; NULL = what the backend computes is taken as it is */
 };
 
 /* Latches a failure of the current operation (the first one wins). */

@@ -93,6 +93,7 @@ static bool enter(struct backend *be, enum op_id op, const struct tensor *out, c
     be->in_cols = in->cols;
     be->out_rows = out->rows;
     be->out_cols = out->cols;
+    be->ran_on = be->device;
     be->started = be->profiling ? clock_now() : 0;
     return true;
 }
@@ -113,7 +114,7 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     s->rows += (uint64_t)rows;
     s->bytes += bytes;
     s->flops += flops;
-    s->device = be->device;
+    s->device = be->ran_on;
 }
 
 const struct op_stats *op_stats(const struct backend *be, enum op_id op)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backend/opencl/cl.h"
+#include "backend/opencl/text.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -76,6 +77,18 @@ static void hash_device(struct clb *c, uint64_t h[2])
         len > sizeof text)
         len = 0;
     mix(h, text, len);
+}
+
+/* What results depend on: the device and its driver, our kernels, and which of them are chosen. */
+void cl_identity(const struct backend *be, uint64_t id[2])
+{
+    struct clb *c = (struct clb *)(uintptr_t)be;
+    const uint64_t choice[] = {c->family, c->canonical, c->dev.max_group, c->zero_copy};
+
+    hash_device(c, id);
+    mix(id, choice, sizeof choice);
+    for (size_t i = 0; i < cl_n_texts; i++)
+        mix(id, cl_texts[i].text, strlen(cl_texts[i].text));
 }
 
 struct cl_cache_key cl_cache_key(struct clb *c, const char *source, size_t len, const char *options)

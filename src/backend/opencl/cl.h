@@ -225,6 +225,7 @@ int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *
 int cl_export(struct backend *be, float *out, const struct tensor *w, struct err *err);
 void cl_step_begin(struct backend *be);
 int cl_sync(struct backend *be, struct err *err);
+void cl_identity(const struct backend *be, uint64_t id[2]); /* cache.c */
 
 /* elem.c */
 void cl_embed(struct backend *, const struct tensor *out, const struct tensor *table,

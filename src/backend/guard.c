@@ -1,0 +1,193 @@
+/* The check of a device at its first use, what is remembered of it, and which
+ * operations get a stand-in (guard_ops.c).
+ *
+ * It works through the instance's table of operations: a copy of the backend's
+ * own, in which wrong entries are replaced.  Must not know a particular
+ * backend, nor how an operation is computed. */
+#include "backend/guard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/guard_parts.h"
+#include "backend/registry.h"
+#include "backend/selftest.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+/* ---- what is remembered ---- */
+static const char passed[] = "forge selftest passed\n";
+
+/* The file that says so; NULL = nothing is remembered. */
+static char *record(const struct guard *g, const char *what)
+{
+    char name[80];
+
+    if (g->dir == NULL)
+        return NULL;
+    snprintf(name, sizeof name, "forge-%016" PRIx64 "%016" PRIx64 "-%s.ok", g->id[0], g->id[1], what);
+    return path_join(g->dir, name);
+}
+
+static bool remembered(const struct guard *g, const char *what)
+{
+    char *path = record(g, what), *data = NULL;
+    size_t len;
+    bool yes = path != NULL && path_exists(path) &&
+               map_read_all(path, sizeof passed, &data, &len, NULL) == 0 && strcmp(data, passed) == 0;
+
+    free(data);
+    free(path);
+    return yes;
+}
+
+/* A folder that cannot be written only means that the next start checks again. */
+static void remember(const struct guard *g, const char *what)
+{
+    char *path = record(g, what);
+    FILE *f = path != NULL ? fopen(path, "wb") : NULL;
+
+    if (f != NULL) {
+        bool ok = fwrite(passed, sizeof passed - 1, 1, f) == 1;
+        if ((fclose(f) != 0 || !ok) && path != NULL)
+            unlink(path);
+    }
+    free(path);
+}
+
+/* ---- checking ---- */
+struct outcome {
+    struct guard *g;
+    int n_wrong;
+    struct err first; /* the sentence of the first wrong case */
+};
+
+static void on_case(void *user, const struct selftest_case *c)
+{
+    struct outcome *o = user;
+    struct guard *g = o->g;
+
+    if (c->ok)
+        return;
+    o->n_wrong++;
+    if ((g->broken[c->op] >> c->dtype & 1) != 0)
+        return;
+    g->broken[c->op] |= UINT32_C(1) << c->dtype;
+    struct err e;
+    if (c->why != NULL)
+        err_set(&e, ERR_DEVICE, "%s: %s %s could not be run: %s", g->be->device, op_name(c->op), c->variant,
+                c->why);
+    else
+        err_set(&e, ERR_DEVICE, "%s: %s %s is wrong: error %.3g, bound %.3g", g->be->device, op_name(c->op),
+                c->variant, c->error, c->bound);
+    log_msg(LOG_WARN, "self-test: %s", e.msg);
+    if (o->first.code == 0)
+        o->first = e;
+}
+
+/* Runs the short list with the backend's own operations; what the instance counted before stays. */
+static void check(struct guard *g, uint32_t types, bool others, struct outcome *o)
+{
+    struct backend *be = g->be, *oracle[REGISTRY_MAX_INSTANCES];
+    struct backend_params plain = {.n_threads = 1, .no_selftest = true};
+    struct selftest_args args = {
+        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .user = o};
+    struct op_stats stats[OP_COUNT];
+    struct err latched = be->latched;
+    double start = clock_now();
+    int n;
+
+    *o = (struct outcome){.g = g};
+    if (registry_open("ref", &plain, oracle, &n, NULL, 0, &o->first) != 0) {
+        o->n_wrong = 1;
+        return;
+    }
+    memcpy(stats, be->stats, sizeof stats);
+    be->ops = g->own;
+    n = selftest_run(oracle[0], be, &args);
+    be->ops = &g->ops;
+    memcpy(be->stats, stats, sizeof stats);
+    be->latched = latched;
+    registry_close(oracle[0]);
+    log_msg(LOG_VERBOSE, "%s: self-test: %d cases, %d wrong, %.2f s", be->device, n, o->n_wrong,
+            clock_now() - start);
+}
+
+/* 0, or the first wrong case as an error where fallbacks are not wanted. */
+static int check_once(struct guard *g, const char *what, uint32_t types, bool others, struct err *err)
+{
+    struct outcome o;
+    int rc = 0;
+
+    if (remembered(g, what))
+        return 0;
+    log_msg(LOG_INFO, "%s: first use: its operations (%s) are checked", g->be->device, what);
+    check(g, types, others, &o);
+    if (o.n_wrong == 0)
+        remember(g, what);
+    else if (g->params.require_device)
+        rc = err_set(err, ERR_DEVICE, "%s; a device is required, so nothing is computed elsewhere",
+                     o.first.msg);
+    else
+        rc = guard_stand_in(g, err);
+    return rc;
+}
+
+int guard_check_type(struct guard *g, enum dtype dtype, struct err *err)
+{
+    if ((g->checked >> dtype & 1) != 0)
+        return 0;
+    g->checked |= UINT32_C(1) << dtype;
+    return check_once(g, dtype_info(dtype)->name, UINT32_C(1) << dtype, false, err);
+}
+
+/* ---- opening ---- */
+/* Pages are state: what stores or reads them wrongly takes the whole layer with it, and each layer has them.
+ */
+static int move_out(struct guard *g, struct backend **be, struct err *err)
+{
+    struct backend *cpu[REGISTRY_MAX_INSTANCES];
+    int n, rc = registry_open("cpu", &g->params, cpu, &n, NULL, 0, err);
+
+    if (rc != 0)
+        return rc;
+    log_msg(LOG_WARN, "%s: %s is wrong there, so whole layers are computed on %s", g->be->device,
+            op_name(g->broken[OP_ATTENTION] != 0 ? OP_ATTENTION : OP_KV_STORE), cpu[0]->device);
+    snprintf(cpu[0]->detail, sizeof cpu[0]->detail, "instead of %.20s, which failed its self-test",
+             g->be->device);
+    (*be)->ops->close(*be);
+    *be = cpu[0];
+    return 0;
+}
+
+int guard_open(struct backend **be, const struct backend_params *params, struct err *err)
+{
+    struct guard *g;
+    int rc;
+
+    if ((*be)->ops->identity == NULL || params->no_selftest)
+        return 0;
+    g = mem_array(1, sizeof *g);
+    if (g == NULL) {
+        (*be)->ops->close(*be);
+        return err_set(err, ERR_NOMEM, "no memory for the check of a device");
+    }
+    *g = (struct guard){.be = *be, .own = (*be)->ops, .ops = *(*be)->ops, .params = *params};
+    g->own->identity(*be, g->id);
+    if (params->kernel_cache != NULL && params->kernel_cache[0] != '\0')
+        g->dir = mem_strdup(params->kernel_cache);
+    guard_watch(g);
+    rc = check_once(g, "base", 0, true, err);
+    if (rc == 0 && (g->broken[OP_KV_STORE] | g->broken[OP_ATTENTION]) != 0)
+        rc = move_out(g, be, err);
+    if (rc != 0) {
+        (*be)->ops->close(*be);
+        *be = NULL;
+    }
+    return rc;
+}
