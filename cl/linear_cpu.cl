@@ -6,26 +6,38 @@
 #include "common.clh"
 #include "quant.clh"
 
-/* acc[i][j] = 16 partial sums of w[i] . x[j] */
-#define TILE(NW, NX)                                                                                  \
-    float16 acc[NW][NX];                                                                              \
-    UNROLL for (int i = 0; i < NW; i++) UNROLL for (int j = 0; j < NX; j++) acc[i][j] = 0.0f;         \
-    int step = 0;                                                                                     \
-    for (; step + 16 <= k; step += 16) {                                                              \
-        float16 xs[NX];                                                                               \
-        UNROLL for (int j = 0; j < NX; j++) xs[j] = vload16(0, x[j] + step);                          \
-        UNROLL for (int i = 0; i < NW; i++)                                                           \
-        {                                                                                             \
-            float16 ws = load16(w[i], step);                                                          \
-            UNROLL for (int j = 0; j < NX; j++) acc[i][j] = fma(ws, xs[j], acc[i][j]);                \
-        }                                                                                             \
-    }                                                                                                 \
-    if (BLOCK_ELEMS == 1 && step < k)                                                                 \
-        UNROLL for (int i = 0; i < NW; i++)                                                           \
-        {                                                                                             \
-            float16 ws = load_part(w[i], step, k - step);                                             \
-            UNROLL for (int j = 0; j < NX; j++)                                                       \
-                acc[i][j] = fma_part(ws, part_f32(x[j] + step, k - step), acc[i][j], k - step);       \
+/* the terms at .. at + 16 */
+#define STEP(NW, NX, at)                                                                                    \
+    {                                                                                                       \
+        float16 xs[NX];                                                                                     \
+        UNROLL for (int j = 0; j < NX; j++) xs[j] = vload16(0, x[j] + (at));                                \
+        UNROLL for (int i = 0; i < NW; i++)                                                                 \
+        {                                                                                                   \
+            float16 ws = load16(w[i], at);                                                                  \
+            UNROLL for (int j = 0; j < NX; j++) acc[i][j] = fma(ws, xs[j], acc[i][j]);                      \
+        }                                                                                                   \
+    }
+
+/* acc[i][j] = 16 partial sums of w[i] . x[j]; two steps at once, so that the scale of a block of 32 is
+ * read once */
+#define TILE(NW, NX)                                                                                        \
+    float16 acc[NW][NX];                                                                                    \
+    UNROLL for (int i = 0; i < NW; i++) UNROLL for (int j = 0; j < NX; j++) acc[i][j] = 0.0f;               \
+    int step = 0;                                                                                           \
+    for (; step + 32 <= k; step += 32) {                                                                    \
+        STEP(NW, NX, step)                                                                                  \
+        STEP(NW, NX, step + 16)                                                                             \
+    }                                                                                                       \
+    if (BLOCK_ELEMS == 1 && step + 16 <= k) {                                                               \
+        STEP(NW, NX, step)                                                                                  \
+        step += 16;                                                                                         \
+    }                                                                                                       \
+    if (BLOCK_ELEMS == 1 && step < k)                                                                       \
+        UNROLL for (int i = 0; i < NW; i++)                                                                 \
+        {                                                                                                   \
+            float16 ws = load_part(w[i], step, k - step);                                                   \
+            UNROLL for (int j = 0; j < NX; j++)                                                             \
+                acc[i][j] = fma_part(ws, part_f32(x[j] + step, k - step), acc[i][j], k - step);             \
         }
 
 /* out[r][first + o] = sum_k w[o][k] x[r][k] (+ bias[first + o]) for the n_w rows of w in this memory.

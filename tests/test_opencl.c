@@ -312,6 +312,46 @@ START_TEST(weights_in_files)
 }
 END_TEST
 
+/* Many rows of x by a block format go through f32 copies, some rows of w at a time: several times here. */
+START_TEST(widened_in_blocks)
+{
+    enum { N = 17, K = 1024, O = 1100 };
+    static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q5_K};
+    struct backend_params params = {.n_threads = 1};
+    struct backend *be[2] = {open_opencl(&params), NULL};
+    float *x = mem_array(N * K, sizeof *x), *out[2];
+    enum dtype type = types[_i];
+    size_t row;
+
+    ck_assert(dtype_row_size(type, K, &row));
+    uint8_t *blocks = mem_array(row * O, 1);
+    op_cases_blocks(type, blocks, (size_t)K * O, 6);
+    op_cases_random(x, N * K, 1, 7);
+    be[1] = be[0] != NULL ? open_one("cpu", &params, NULL) : NULL;
+    for (int i = 0; i < 2; i++) {
+        struct host_matrix m = {.name = "w", .dtype = type, .rows = O, .cols = K, .data = blocks};
+        struct tensor w;
+        out[i] = mem_array(N * O, sizeof *out[i]);
+        if (be[i] == NULL)
+            continue;
+        struct tensor from = alloc(be[i], DTYPE_F32, N, K, x), to = alloc(be[i], DTYPE_F32, N, O, NULL);
+        ck_assert_int_eq(op_import(be[i], &w, &m, NULL), 0);
+        op_begin(be[i]);
+        op_linear(be[i], &to, &from, &w, NULL);
+        ck_assert_int_eq(op_read(be[i], out[i], &to, NULL), 0);
+        op_free(w.buf);
+        op_free(from.buf);
+        op_free(to.buf);
+        registry_close(be[i]);
+    }
+    ck_assert(memcmp(out[0], out[1], N * O * sizeof(float)) == 0);
+    free(out[0]);
+    free(out[1]);
+    free(x);
+    free(blocks);
+}
+END_TEST
+
 /* ---- traffic ---- */
 /* More writes in a step than the staging holds, one larger than it, overlapping copies. */
 START_TEST(writes_and_copies)
@@ -433,6 +473,7 @@ int main(void)
     tcase_add_test(t, no_platform);
 #ifdef HAVE_OPENCL
     tcase_add_loop_test(t, weights_in_files, 0, (int)(sizeof places / sizeof *places));
+    tcase_add_loop_test(t, widened_in_blocks, 0, 2);
     tcase_add_test(t, writes_and_copies);
     tcase_add_test(t, refusals);
     tcase_add_test(t, code_names);

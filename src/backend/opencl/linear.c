@@ -39,12 +39,54 @@ static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *
            (size_t[]){1, t->group});
 }
 
+/* ---- many rows of x ---- */
+/* A block format costs more to read than to multiply: with so many rows of x its values are written
+ * out once, some rows of w at a time that stay in the cache, and multiplied from there. */
+enum { MANY_ROWS = 16, WIDE_SIZE = 2 << 20 };
+
+static bool is_packed(enum dtype dtype)
+{
+    return dtype_info(dtype)->block_elems > 1;
+}
+
+static void widen(struct clb *c, cl_mem to, const struct cl_rows *part, int64_t cols, enum dtype dtype)
+{
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_DEQUANT, dtype), "linear");
+
+    cl_arg_mem(&l, to, 0);
+    cl_arg_mem(&l, part->mem, part->off);
+    cl_arg_int(&l, cols);
+    cl_arg_int(&l, part->n_rows);
+    cl_run(&l, 2, (size_t[]){cl_ceil_div(cols, 16), (size_t)part->n_rows}, (size_t[]){16, 1});
+}
+
+static void run_widened(struct clb *c, const struct tensor *out, const struct tensor *x,
+                        const struct tensor *w, const struct tensor *bias)
+{
+    size_t row_size = (size_t)w->cols * sizeof(float);
+    int64_t most = row_size < WIDE_SIZE ? (int64_t)(WIDE_SIZE / row_size) : 1;
+    cl_mem wide = cl_scratch_get(c, CL_SCRATCH_GEMM, (size_t)most * row_size);
+    struct cl_rows part;
+
+    for (int64_t row = 0; wide != NULL && cl_rows_at(w, row, &part); row += part.n_rows) {
+        part.n_rows = part.n_rows < most ? part.n_rows : most;
+        widen(c, wide, &part, w->cols, w->dtype);
+        part.mem = wide;
+        part.off = 0;
+        run_part(c, tile_for(x->rows), &part, out, x, DTYPE_F32, bias);
+    }
+}
+
 void cl_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                const struct tensor *bias)
 {
     struct clb *c = (struct clb *)be;
     struct cl_rows part;
 
+    if (x->rows >= MANY_ROWS && is_packed(w->dtype)) {
+        run_widened(c, out, x, w, bias);
+        return;
+    }
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
         run_part(c, tile_for(x->rows), &part, out, x, w->dtype, bias);
 }
