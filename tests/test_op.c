@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/registry.h"
 #include "base/mem.h"
@@ -463,6 +465,26 @@ START_TEST(alloc_is_checked)
 }
 END_TEST
 
+/* A buffer takes memory only where it is written, as a KV cache of a long context is. */
+START_TEST(alloc_is_lazy)
+{
+    struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)64 << 20, n = size / page, resident = 0;
+    unsigned char *in = mem_array(n, 1);
+    struct tensor t;
+
+    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, (int64_t)size / 4096, 1024, NULL), 0);
+    uintptr_t start = ((uintptr_t)t.buf->host + page - 1) / page * page;
+    ck_assert_int_eq(mincore((void *)start, size - page, in), 0);
+    for (size_t i = 0; i + 1 < n; i++)
+        resident += in[i] & 1;
+    ck_assert_msg(resident < n / 4, "%zu of %zu pages are in memory", resident, n);
+    free(in);
+    op_free(t.buf);
+    registry_close(be);
+}
+END_TEST
+
 /* ---- the choke point ---- */
 static void failing_add(struct backend *be, const struct tensor *out, const struct tensor *a,
                         const struct tensor *b)
@@ -660,6 +682,7 @@ int main(void)
     tcase_add_loop_test(t, halves_are_exact, 0, 3);
     tcase_add_loop_test(t, import_and_export, 0, 2);
     tcase_add_test(t, alloc_is_checked);
+    tcase_add_loop_test(t, alloc_is_lazy, 0, 2);
     tcase_add_test(t, first_failure_is_kept);
     tcase_add_test(t, stats_count);
     tcase_add_test(t, stats_of_attention);

@@ -20,8 +20,8 @@ void host_caps(const struct backend *be, struct backend_caps *out)
     *out = (struct backend_caps){.host_memory = true, .max_alloc = 0, .mem_size = 0};
 }
 
-/* A buffer over `host`, which is freed with it when owned. */
-static struct buffer *buffer_over(struct backend *be, void *host, size_t size, bool owned, struct err *err)
+/* A buffer over `host`; `owned` is freed with it, NULL = nothing is. */
+static struct buffer *buffer_over(struct backend *be, void *host, size_t size, void *owned, struct err *err)
 {
     struct host_buffer *b = mem_array(1, sizeof *b);
 
@@ -30,23 +30,25 @@ static struct buffer *buffer_over(struct backend *be, void *host, size_t size, b
         return NULL;
     }
     b->buf = (struct buffer){.be = be, .size = size, .host = host};
-    b->owned = owned ? host : NULL;
+    b->owned = owned;
     return &b->buf;
 }
 
+/* The system's own zero pages, so that what is never written, as most of a KV cache, takes no memory; filling
+ * the buffer here would touch all of it. */
 struct buffer *host_alloc(struct backend *be, size_t size, struct err *err)
 {
     size_t padded;
-    void *host = mem_add(size, ALIGNMENT, &padded) ? mem_aligned(ALIGNMENT, padded) : NULL;
+    uint8_t *owned = mem_add(size, 2 * ALIGNMENT, &padded) ? mem_array(padded, 1) : NULL;
 
-    if (host == NULL) {
+    if (owned == NULL) {
         err_set(err, ERR_NOMEM, "%s: %zu bytes refused by the system", be->device, size);
         return NULL;
     }
-    memset(host, 0, padded);
-    struct buffer *buf = buffer_over(be, host, size, true, err);
+    uint8_t *host = owned + (ALIGNMENT - (uintptr_t)owned % ALIGNMENT) % ALIGNMENT;
+    struct buffer *buf = buffer_over(be, host, size, owned, err);
     if (buf == NULL)
-        free(host);
+        free(owned);
     return buf;
 }
 
@@ -88,7 +90,7 @@ int host_import(struct backend *be, struct tensor *out, const struct host_matrix
 
     if (m->file != NULL) {
         /* never written through: weights are inputs of every operation */
-        t.buf = buffer_over(be, (void *)(uintptr_t)m->data, size, false, err);
+        t.buf = buffer_over(be, (void *)(uintptr_t)m->data, size, NULL, err);
     } else {
         t.buf = host_alloc(be, size, err);
         if (t.buf != NULL)
