@@ -450,9 +450,12 @@ static int page_tables(struct run *r, const struct attention_case *c, const int 
     return n;
 }
 
-static struct kv_rows rows_on(const struct pair *pos, const struct pair *seq, const struct pair *pages, int i)
+static struct kv_rows rows_on(const struct pair *pos, const struct pair *seq, const struct pair *pages, int i,
+                              const int32_t *host_pos, int window)
 {
-    return (struct kv_rows){.pos = pos->t[i], .seq = seq->t[i], .pages = pages->t[i]};
+    struct kv_rows rows = {.pos = pos->t[i], .seq = seq->t[i], .pages = pages->t[i]};
+    op_rows_count(&rows, host_pos, window);
+    return rows;
 }
 
 /* Stores all positions of all sequences, one comparison; then attends from some of them. */
@@ -483,7 +486,7 @@ static void attention_case(struct run *r, const struct attention_case *c)
     struct pair pos = ids(r, n_all, 1, at[0]), seq = ids(r, n_all, 1, at[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, at[0], 0);
         kv[i] = (struct kv_layer){.k = pk.t[i],
                                   .v = pv.t[i],
                                   .n_kv_heads = c->n_kv_heads,
@@ -521,7 +524,7 @@ static void attention_case(struct run *r, const struct attention_case *c)
     seq = ids(r, c->n_rows, 1, from[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, from[0], c->window);
         op_attention(r->be[i], &out.t[i], &q.t[i], &kv[i], &rows, &args);
     }
     finish(r, &out);

@@ -212,6 +212,7 @@ static struct tensor attend(struct backend *be, int page_size, int chunk, int wi
         int n = LEN - r < chunk ? LEN - r : chunk;
         struct kv_rows rows = {
             .pos = tensor_rows(&tpos, r, n), .seq = tensor_rows(&tseq, r, n), .pages = tpages};
+        op_rows_count(&rows, pos + r, window);
         struct tensor kr = tensor_rows(&k, r, n), vr = tensor_rows(&v, r, n), qr = tensor_rows(&q, r, n),
                       o = tensor_rows(&out, r, n);
         op_kv_store(be, &kv, &kr, &vr, &rows);

@@ -63,7 +63,8 @@ static ATTR_UNUSED bool is_kv(const struct backend *be, const struct kv_layer *k
            is(be, &kv->k, kv->k.dtype, kv->k.rows, kv->head_dim) &&
            is(be, &kv->v, kv->k.dtype, kv->k.rows, kv->head_dim) && is(be, &rows->pos, DTYPE_I32, n, 1) &&
            is(be, &rows->seq, DTYPE_I32, n, 1) &&
-           is(be, &rows->pages, DTYPE_I32, rows->pages.rows, rows->pages.cols);
+           is(be, &rows->pages, DTYPE_I32, rows->pages.rows, rows->pages.cols) && rows->max_pos >= 0 &&
+           rows->max_pos / kv->page_size < rows->pages.cols;
 }
 
 /* ---- counting ---- */
@@ -222,18 +223,14 @@ void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct ten
     leave(be, OP_KV_STORE, k->rows, size_of(k) + size_of(v) + stored, 0);
 }
 
-/* Positions all rows look at together, where the host can see them; else 0. */
-static uint64_t positions_seen(const struct kv_rows *rows, int window)
+void op_rows_count(struct kv_rows *rows, const int32_t *pos, int window)
 {
-    const uint8_t *host = rows->pos.buf->host;
-    uint64_t n = 0;
-
-    if (host == NULL)
-        return 0;
-    const int32_t *pos = (const void *)(host + rows->pos.off);
-    for (int64_t r = 0; r < rows->pos.rows; r++)
-        n += window > 0 && pos[r] >= window ? (uint64_t)window : (uint64_t)pos[r] + 1;
-    return n;
+    rows->max_pos = 0;
+    rows->n_seen = 0;
+    for (int64_t r = 0; r < rows->pos.rows; r++) {
+        rows->max_pos = pos[r] > rows->max_pos ? pos[r] : rows->max_pos;
+        rows->n_seen += window > 0 && pos[r] >= window ? (uint64_t)window : (uint64_t)pos[r] + 1;
+    }
 }
 
 void op_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
@@ -241,13 +238,14 @@ void op_attention(struct backend *be, const struct tensor *out, const struct ten
 {
     assert(is_kv(be, kv, rows, q->rows));
     assert(args->n_heads > 0 && args->n_heads % kv->n_kv_heads == 0 && args->window >= 0);
+    assert(rows->n_seen >= (uint64_t)q->rows); /* a row sees itself: op_rows_count was called */
     assert(is(be, q, DTYPE_F32, q->rows, (int64_t)args->n_heads * kv->head_dim));
     assert(is(be, out, DTYPE_F32, q->rows, q->cols));
     if (!enter(be, OP_ATTENTION, out, q))
         return;
     be->ops->attention(be, out, q, kv, rows, args);
-    uint64_t seen = positions_seen(rows, args->window);
     uint64_t row = (uint64_t)kv->n_kv_heads * (uint64_t)kv->head_dim * dtype_info(kv->k.dtype)->block_size;
+    uint64_t seen = rows->n_seen;
     leave(be, OP_ATTENTION, q->rows, size_of(q) + size_of(out) + 2 * seen * row,
           4 * seen * (uint64_t)args->n_heads * (uint64_t)kv->head_dim);
 }

@@ -255,9 +255,11 @@ static int page_tables(struct selftest *r, const struct attention_case *c, const
 }
 
 static struct kv_rows rows_on(const struct case_pair *pos, const struct case_pair *seq,
-                              const struct case_pair *pages, int i)
+                              const struct case_pair *pages, int i, const int32_t *host_pos, int window)
 {
-    return (struct kv_rows){.pos = pos->t[i], .seq = seq->t[i], .pages = pages->t[i]};
+    struct kv_rows rows = {.pos = pos->t[i], .seq = seq->t[i], .pages = pages->t[i]};
+    op_rows_count(&rows, host_pos, window);
+    return rows;
 }
 
 /* Stores all positions of all sequences, one comparison; then attends from some of them. */
@@ -288,7 +290,7 @@ static void attention_case(struct selftest *r, const struct attention_case *c)
     struct case_pair pos = case_ids(r, n_all, 1, at[0]), seq = case_ids(r, n_all, 1, at[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, at[0], 0);
         kv[i] = (struct kv_layer){.k = pk.t[i],
                                   .v = pv.t[i],
                                   .n_kv_heads = c->n_kv_heads,
@@ -327,7 +329,7 @@ static void attention_case(struct selftest *r, const struct attention_case *c)
     seq = case_ids(r, c->n_rows, 1, from[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, from[0], c->window);
         op_attention(r->be[i], &out.t[i], &q.t[i], &kv[i], &rows, &args);
     }
     case_finish(r, &out);

@@ -55,7 +55,7 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
     const struct tensor weights[3] = {w->q, w->k, w->v}, *const bias[3] = {maybe(&w->q_bias),
                                                                            maybe(&w->k_bias),
                                                                            maybe(&w->v_bias)};
-    struct kv_rows rows = {v[WORK_POS], v[WORK_SEQ], s->pages[lc->kv_group]};
+    const struct kv_rows *rows = &s->rows[lc->kv_group];
     struct attention_args args = {c->attn_scale, lc->window, c->attn_softcap, (int)c->n_heads};
 
     norm(c, s->be, &v[WORK_H], &v[WORK_X], &w->attn_norm);
@@ -66,8 +66,8 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
     }
     op_rope(s->be, &v[WORK_Q], cs, (int)c->n_heads, (int)c->n_rot, c->pairs);
     op_rope(s->be, &v[WORK_K], cs, (int)c->n_kv_heads, (int)c->n_rot, c->pairs);
-    op_kv_store(s->be, &f->kv[l], &v[WORK_K], &v[WORK_V], &rows);
-    op_attention(s->be, &v[WORK_ATTN], &v[WORK_Q], &f->kv[l], &rows, &args);
+    op_kv_store(s->be, &f->kv[l], &v[WORK_K], &v[WORK_V], rows);
+    op_attention(s->be, &v[WORK_ATTN], &v[WORK_Q], &f->kv[l], rows, &args);
     add_projected(c, s, &v[WORK_ATTN], &w->o, maybe(&w->o_bias), &w->post_attn_norm);
 }
 

@@ -147,8 +147,12 @@ static void view_rows(const struct forward *f, struct stage *s, const struct for
             s->v[i] =
                 tensor_rows(&s->full[i], 0, table[i].per_row * (table[i].wanted ? b->n_want : b->n_rows));
     for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
-        if (s->full_pages[g].buf)
-            s->pages[g] = tensor_rows(&s->full_pages[g], 0, b->n_seqs);
+        if (s->full_pages[g].buf) {
+            s->rows[g] = (struct kv_rows){.pos = s->v[WORK_POS],
+                                          .seq = s->v[WORK_SEQ],
+                                          .pages = tensor_rows(&s->full_pages[g], 0, b->n_seqs)};
+            op_rows_count(&s->rows[g], b->pos, f->m->config.groups[g].window);
+        }
 }
 
 void workspace_begin(struct forward *f, const struct forward_batch *b)
@@ -166,7 +170,7 @@ void workspace_begin(struct forward *f, const struct forward_batch *b)
         op_write(s->be, &s->v[WORK_SEQ], b->seq);
         for (int g = 0; g < c->n_groups; g++)
             if (s->full_pages[g].buf)
-                op_write(s->be, &s->pages[g], b->pages[g]);
+                op_write(s->be, &s->rows[g].pages, b->pages[g]);
     }
     for (int r = 0; r < c->n_ropes; r++) {
         for (int i = 0; i < b->n_rows; i++)

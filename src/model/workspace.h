@@ -33,7 +33,8 @@ struct stage {
     bool first, last;              /* runs the model's first, last layer */
     struct tensor full[WORK_COUNT]; /* as allocated; buf NULL = not needed here */
     struct tensor v[WORK_COUNT];    /* as many rows of them as the step has */
-    struct tensor full_pages[CONFIG_KV_GROUPS_MAX], pages[CONFIG_KV_GROUPS_MAX]; /* I32 [n_seqs, max_pages] */
+    struct tensor full_pages[CONFIG_KV_GROUPS_MAX]; /* I32 [max_seqs, max_pages] */
+    struct kv_rows rows[CONFIG_KV_GROUPS_MAX];      /* the step's, by page table */
 };
 
 struct forward {

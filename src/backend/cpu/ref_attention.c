@@ -50,13 +50,10 @@ void ref_attention(struct backend *be, const struct tensor *out, const struct te
                    const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
     int group = args->n_heads / kv->n_kv_heads;
-    int32_t longest = 0;
+    double *scores = mem_array((size_t)rows->max_pos + 1, sizeof *scores);
 
-    for (int64_t r = 0; r < q->rows; r++)
-        longest = host_i32(&rows->pos)[r] > longest ? host_i32(&rows->pos)[r] : longest;
-    double *scores = mem_array((size_t)longest + 1, sizeof *scores);
     if (scores == NULL) {
-        backend_fail(be, ERR_NOMEM, "no memory for %d scores", longest + 1);
+        backend_fail(be, ERR_NOMEM, "no memory for %d scores", rows->max_pos + 1);
         return;
     }
     for (int64_t r = 0; r < q->rows; r++) {
