@@ -21,7 +21,6 @@ int main(int argc, char **argv)
     struct forge_request_params rp;
     struct forge_engine *engine;
     struct forge_request *request;
-    struct forge_metrics m;
 
     if (argc != 3) {
         fprintf(stderr, "usage: %s MODEL PROMPT\n", argv[0]);
@@ -41,9 +40,9 @@ int main(int argc, char **argv)
     if (rc < 0) {
         fprintf(stderr, "%s\n", err.message);
     } else {
-        forge_request_metrics(request, &m);
+        const struct forge_metrics *m = forge_request_metrics(request);
         fprintf(stderr, "\n%llu tokens, the first after %.1f ms, then one every %.2f ms; ended by: %s\n",
-                (unsigned long long)m.output_tokens, m.ttft_ms, m.tpot_ms,
+                (unsigned long long)m->output_tokens, m->ttft_ms, m->tpot_ms,
                 forge_finish_name(forge_request_finish(request, 0)));
     }
     forge_request_free(request);

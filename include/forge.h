@@ -39,22 +39,30 @@
  * user.  The library never prints, exits or aborts, and reads no environment
  * variable.
  *
- * THREADS.  An engine is used by one thread at a time, except for
- * forge_request_cancel, which any thread (or a signal handler) may call while
- * the request lives.  Callbacks run inside forge_step / forge_generate on the
- * caller's thread.  They may submit, cancel and free (a request of
+ * THREADS.  Any thread may call, at any time while the engine or the request
+ * lives: forge_tokenize, forge_detokenize, forge_engine_info, and
+ * forge_request_cancel (also from a signal handler).  All other calls on an
+ * engine and its requests are made by one thread at a time, and none while a
+ * forge_step runs in another; a caller with several threads holds a lock of his
+ * own around them.  A later version may allow more of them at once, and never
+ * fewer.  Callbacks run inside forge_step / forge_generate on the caller's
+ * thread.  They may submit, cancel and free (a request of
  * forge_submit; it goes when the step ends and is not called back any more);
  * forge_step and forge_generate return FORGE_ERR_ARG there.  forge_engine_close
  * cannot refuse: calling it in a callback, or with requests that were not
- * freed, is an error in the program.  Different engines share nothing.
+ * freed, is an error in the program.  Different engines share only the log.
  *
  * LIFETIME.  What a function returns by pointer belongs to the object it came
- * from, until that object's next step or its free.  Requests are freed before
- * their engine.  Parameters are copied by the call that takes them.
+ * from, until that object's next step or its free; what forge_engine_info
+ * points to, until the engine is closed.  Requests are freed before their
+ * engine.  Parameters are copied by the call that takes them.
  *
  * COMPATIBILITY.  Parameter structs are set up by their _init function, which
  * is told the size the caller was compiled with, so that later fields can be
- * added at the end.
+ * added at the end; a caller newer than the library is refused
+ * (FORGE_ERR_UNSUPPORTED) when it sets a field that the library does not know.
+ * Structs that the library hands out by pointer may grow at their end: no
+ * caller makes or copies them.
  */
 #ifndef FORGE_H
 #define FORGE_H
@@ -90,7 +98,9 @@ const char *forge_version(void); /* "0.1.0" */
 /* ---- log ---- */
 enum forge_log_level { FORGE_LOG_ERROR, FORGE_LOG_WARN, FORGE_LOG_INFO, FORGE_LOG_VERBOSE, FORGE_LOG_DEBUG };
 /* Where log lines go, for the whole process; NULL = nowhere (the default).  `debug` is a comma list of
- * categories (load, kv, sched, cl, text, run), NULL = none.  Returns FORGE_ERR_ARG for an unknown category. */
+ * categories (load, kv, sched, cl, text, run), NULL = none.  Returns FORGE_ERR_ARG for an unknown category.
+ * The sink is called by the thread that does the work, so by several at once where engines run in several, and
+ * must not call forge_ functions.  Call this while no engine is being opened, run or closed. */
 int forge_log_set(void (*sink)(void *user, enum forge_log_level level, const char *line), void *user,
                   enum forge_log_level level, const char *debug, struct forge_error *err);
 
@@ -124,7 +134,7 @@ struct forge_engine_params {
     const char *device;      /* selector, NULL = "auto" */
     const char *split;       /* "3,1": layers per device of a list; NULL = equal */
     int require_device;      /* 1 = an error instead of any fallback */
-    enum forge_math math;
+    enum forge_math math;    /* this version computes exactly, and refuses FAST */
     int deterministic;
     const char *cpu_isa;     /* NULL = the best */
     const char *kernels;     /* "cpu" or "gpu"; NULL = by device type */
@@ -133,11 +143,11 @@ struct forge_engine_params {
     int64_t n_ctx;           /* positions per sequence; 0 = the model's limit; -1 (default) = the smaller of that and 4096 */
     enum forge_kv kv_type;
     int page_size;           /* KV positions per page; 0 = one page of n_ctx */
-    int max_seqs;            /* sequences at once; default 1 */
+    int max_seqs;            /* sequences at once; default 1.  This version runs one after the other, with memory for one */
     int chunk;               /* rows of one prefill step; default 512 */
     uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs */
     uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
-    int no_prefix_cache;
+    int no_prefix_cache;     /* nothing is kept of earlier prompts; this version never does */
     /* Called while loading, with done and total in units of the phase; non-zero stops the load. */
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
@@ -156,24 +166,28 @@ struct forge_engine_info {
     const char *device_reason; /* why this device, one sentence */
     int64_t n_layers, d_model, n_vocab, n_ctx, n_ctx_max;
     uint64_t n_params, weight_bytes, kv_bytes, work_bytes;
-    int n_threads;
+    int n_threads;             /* that compute, of the device that has most; 0 = unknown */
     double load_s, compile_s;
     /* the model's own sampling values; negative = it names none */
     double default_temp, default_top_p, default_min_p, default_repeat_penalty;
     int64_t default_top_k;
 };
-void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out);
+const struct forge_engine_info *forge_engine_info(const struct forge_engine *e);
 
 struct forge_placement { const char *operation, *device; uint64_t calls; };
-/* Which device ran each kind of operation so far; returns how many there are, fills at most n. */
-size_t forge_engine_placement(const struct forge_engine *e, struct forge_placement *out, size_t n);
+/* Which device ran each kind of operation up to the last step that ended: one row for an operation and a device,
+ * an operation's rows one after the other.  NULL where i is not below the count. */
+size_t forge_engine_n_placements(const struct forge_engine *e);
+const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i);
 
 /* ---- text ---- */
 enum forge_text_flags {
     FORGE_TEXT_NO_BOS = 1,       /* nothing is added around the text */
     FORGE_TEXT_PARSE_SPECIAL = 2 /* control strings in the text count as control tokens */
 };
-/* ids and text are malloc'ed; freed with forge_free. */
+#define FORGE_TERMINATED ((size_t)-1) /* as text_len: the text ends at its 0 byte */
+
+/* ids and text are the caller's, freed with forge_free; text is terminated, and its 0 byte not counted. */
 int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_len, unsigned flags,
                    int32_t **ids, size_t *n_ids, struct forge_error *err);
 int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_ids, int skip_special,
@@ -184,12 +198,12 @@ void forge_free(void *p);
 struct forge_logit_bias { int32_t id; float bias; };
 
 struct forge_sampling {
-    float temp;              /* 0 = greedy (default): the largest logit, lowest id of equals */
+    double temp;             /* 0 = greedy (default): the largest logit, lowest id of equals */
     int64_t top_k;           /* 0 = off; 1 is greedy */
-    float top_p;             /* 1 = off; below 1 needs temp > 0; 0 is greedy */
-    float min_p, typical_p;  /* 0 = off, 1 = off */
-    float repeat_penalty;    /* 1 = off; prompt and generated ids */
-    float presence_penalty, frequency_penalty; /* 0 = off; generated ids */
+    double top_p;            /* 1 = off; below 1 needs temp > 0; 0 is greedy */
+    double min_p, typical_p; /* 0 = off, 1 = off */
+    double repeat_penalty;   /* 1 = off; prompt and generated ids */
+    double presence_penalty, frequency_penalty; /* 0 = off; generated ids */
     const struct forge_logit_bias *bias;
     size_t n_bias;
     uint64_t seed;           /* any value; see has_seed */
@@ -220,15 +234,14 @@ struct forge_request;
 
 struct forge_request_params {
     size_t struct_size;
-    const char *text; size_t text_len; /* prompt as text (text_len 0 and text not NULL: strlen); or */
+    const char *text; size_t text_len; /* prompt as text, text_len bytes (default FORGE_TERMINATED); or */
     const int32_t *ids; size_t n_ids;  /* prompt as ids, taken when ids is not NULL */
     unsigned text_flags;               /* enum forge_text_flags */
-    struct forge_sampling sampling;
     const char *const *stops; size_t n_stops;
     int64_t max_tokens;   /* new tokens; 0 = only the prompt; -1 = until end or context; default 256 */
     int ignore_eos;
     int keep_special;     /* 1 = special tokens appear in the text */
-    int n_samples;        /* independent continuations; default 1 */
+    int n_samples;        /* independent continuations, 1 (default) to 1024 */
     int n_logprobs;       /* log-probabilities of the chosen and the best n tokens; -1 (default) = none */
     int priority;         /* higher first; default 0 */
     double deadline_s;    /* seconds from submit; 0 = none */
@@ -237,6 +250,7 @@ struct forge_request_params {
     /* Prompt positions computed so far, after each prefill chunk; non-zero cancels. */
     int (*on_prefill)(void *user, size_t done, size_t total);
     void *user;
+    struct forge_sampling sampling; /* its size is fixed: a later setting is a field after it */
 };
 
 /* Times in seconds unless named _ms; 0 = did not happen. */
@@ -259,14 +273,16 @@ int forge_step(struct forge_engine *e, struct forge_error *err);
 void forge_request_cancel(struct forge_request *r); /* effective within one step; signal safe */
 void forge_request_free(struct forge_request *r);   /* cancels when it still runs; NULL is safe */
 
+/* FORGE_FINISH_NONE also where there is no such sample. */
 enum forge_finish forge_request_finish(const struct forge_request *r, int sample);
 /* The error of a request that ended with FORGE_FINISH_ERROR; code 0 otherwise. */
 const struct forge_error *forge_request_error(const struct forge_request *r);
-void forge_request_metrics(const struct forge_request *r, struct forge_metrics *out);
+const struct forge_metrics *forge_request_metrics(const struct forge_request *r);
 uint64_t forge_request_seed(const struct forge_request *r);
 const int32_t *forge_request_prompt_ids(const struct forge_request *r, size_t *n);
 /* New ids without the end id; a stop string is cut from the text, not from the ids. */
 const int32_t *forge_request_ids(const struct forge_request *r, int sample, size_t *n);
+/* Terminated; empty where there is no such sample. */
 const char *forge_request_text(const struct forge_request *r, int sample, size_t *len);
 
 struct forge_logprob { int32_t id; float logprob; };
@@ -279,7 +295,8 @@ const struct forge_logprob *forge_request_logprobs(const struct forge_request *r
  * when the request ended in any way but FORGE_FINISH_ERROR. */
 int forge_generate(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
                    struct forge_error *err);
-/* All of them together; out[n] receives the requests.  0 when none ended with FORGE_FINISH_ERROR. */
+/* All of them together; p[n] were all set up with the same size.  out[n] receives the requests when it returns,
+ * NULLs when one was refused.  0 when none ended with FORGE_FINISH_ERROR. */
 int forge_generate_batch(struct forge_engine *e, const struct forge_request_params *p, size_t n,
                          struct forge_request **out, struct forge_error *err);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/engine.h"
 #include "tests/engine_kit.h"
 
 /* ---- golden ---- */
@@ -239,6 +240,8 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "page size", p.page_size = 257);
     REFUSED(FORGE_ERR_ARG, "chunk", p.chunk = -1);
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
+    REFUSED(FORGE_ERR_UNSUPPORTED, "math fast", p.math = FORGE_MATH_FAST);
+    REFUSED(FORGE_ERR_ARG, "math", p.math = (enum forge_math)9);
     REFUSED(FORGE_ERR_LIMIT, "lower --ctx", p.kv_mem = 4096);
     REFUSED(FORGE_ERR_ARG, "warp-drive", p.device = "warp-drive");
 #undef REFUSED
@@ -253,34 +256,131 @@ END_TEST
 START_TEST(info_and_placement)
 {
     struct forge_engine *e = engine_of(TINY);
-    struct forge_engine_info info;
-    struct forge_placement rows[32];
-    forge_engine_info(e, &info);
-    ck_assert_str_eq(info.architecture, "qwen3");
-    ck_assert_str_eq(info.format, "safetensors");
-    ck_assert_int_eq(info.n_layers, 4);
-    ck_assert_int_eq(info.d_model, 256);
-    ck_assert_int_eq(info.n_vocab, 3072);
-    ck_assert_int_eq(info.n_ctx, info.n_ctx_max < 4096 ? info.n_ctx_max : 4096);
-    ck_assert_uint_eq(info.n_params, 3017216);
-    ck_assert_uint_eq(info.kv_bytes, (uint64_t)((info.n_ctx + 63) / 64 * 64) * 4 * 2 * 2 * 32 * sizeof(float));
-    ck_assert(info.work_bytes > 0 && info.weight_bytes > 6000000 && info.load_s > 0 && info.n_threads == 2);
-    ck_assert_ptr_nonnull(strstr(info.device, "cpu"));
-    ck_assert(info.device_reason[0]);
-    ck_assert_uint_eq(forge_engine_placement(e, NULL, 0), 0); /* nothing ran yet */
+    const struct forge_engine_info *info = forge_engine_info(e);
+    const struct forge_placement *row;
+    ck_assert_str_eq(info->architecture, "qwen3");
+    ck_assert_str_eq(info->format, "safetensors");
+    ck_assert_int_eq(info->n_layers, 4);
+    ck_assert_int_eq(info->d_model, 256);
+    ck_assert_int_eq(info->n_vocab, 3072);
+    ck_assert_int_eq(info->n_ctx, info->n_ctx_max < 4096 ? info->n_ctx_max : 4096);
+    ck_assert_uint_eq(info->n_params, 3017216);
+    ck_assert_uint_eq(info->kv_bytes, (uint64_t)((info->n_ctx + 63) / 64 * 64) * 4 * 2 * 2 * 32 * sizeof(float));
+    ck_assert(info->work_bytes > 0 && info->weight_bytes > 6000000 && info->load_s > 0 && info->n_threads == 2);
+    ck_assert_ptr_nonnull(strstr(info->device, "cpu"));
+    ck_assert(info->device_reason[0]);
+    ck_assert_uint_eq(forge_engine_n_placements(e), 0); /* nothing ran yet */
+    ck_assert_ptr_null(forge_engine_placement(e, 0));
     struct forge_request_params p = request_params("One", 3);
     forge_request_free(generate(e, &p));
-    size_t n = forge_engine_placement(e, rows, 32);
+    size_t n = 0;
     bool attention = false;
-    ck_assert(n > 4 && n <= 32 && forge_engine_placement(e, rows, 2) == n);
-    n = forge_engine_placement(e, rows, 32);
-    for (size_t i = 0; i < n; i++) {
-        ck_assert(rows[i].calls > 0 && rows[i].device[0]);
-        if (strcmp(rows[i].operation, "attention") == 0)
-            attention = rows[i].calls == 4 * 3; /* layers x (one prefill chunk and two decode passes) */
+    for (; (row = forge_engine_placement(e, n)) != NULL; n++) {
+        ck_assert(row->calls > 0 && row->device[0]);
+        if (strcmp(row->operation, "attention") == 0)
+            attention = row->calls == 4 * 3; /* layers x (one prefill chunk and two decode passes) */
     }
-    ck_assert(attention);
+    ck_assert(attention && n > 4 && n == forge_engine_n_placements(e));
     forge_engine_close(e);
+}
+END_TEST
+
+/* Two instances of one device share a row, two devices have one each. */
+START_TEST(placement_of_several_devices)
+{
+    static const struct { const char *device; size_t rows; } lists[] = {{"cpu", 1}, {"cpu,cpu", 1}, {"cpu,ref", 2}};
+    uint64_t calls[3];
+    for (size_t i = 0; i < 3; i++) {
+        struct forge_engine_params ep = engine_params(TINY);
+        const struct forge_placement *row;
+        size_t n = 0;
+        ep.device = lists[i].device;
+        struct forge_engine *e = engine_with(&ep);
+        struct forge_request_params p = request_params("One", 3);
+        forge_request_free(generate(e, &p));
+        calls[i] = 0;
+        for (size_t k = 0; (row = forge_engine_placement(e, k)) != NULL; k++)
+            if (strcmp(row->operation, "attention") == 0) {
+                calls[i] += row->calls;
+                n++;
+            }
+        ck_assert_uint_eq(n, lists[i].rows);
+        forge_engine_close(e);
+    }
+    ck_assert(calls[0] == 4 * 3 && calls[1] == calls[0] && calls[2] == calls[0]);
+}
+END_TEST
+
+START_TEST(threads_are_the_devices_own)
+{
+    struct forge_engine_params ep = engine_params(TINY);
+    ep.device = "ref";
+    struct forge_engine *e = engine_with(&ep);
+    ck_assert_int_eq(forge_engine_info(e)->n_threads, 1);
+    forge_engine_close(e);
+}
+END_TEST
+
+/* Requests run one after the other, and memory is for one. */
+START_TEST(memory_for_one_sequence)
+{
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct forge_engine_params ep = engine_params(TINY);
+        ep.max_seqs = i ? 8 : 1;
+        struct forge_engine *e = engine_with(&ep);
+        bytes[i] = forge_engine_info(e)->kv_bytes;
+        forge_engine_close(e);
+    }
+    ck_assert_uint_eq(bytes[0], bytes[1]);
+}
+END_TEST
+
+/* A caller compiled against a later header, with more at the end of the struct. */
+START_TEST(later_parameters)
+{
+    struct { struct forge_engine_params p; uint64_t later[2]; } ep;
+    struct { struct forge_request_params p; uint64_t later[2]; } rp[2];
+    struct forge_engine *e;
+    struct forge_request *r, *out[2];
+    struct forge_error err = {0};
+    forge_engine_params_init(&ep.p, sizeof ep);
+    struct forge_engine_params good = engine_params(TINY);
+    size_t size = ep.p.struct_size;
+    ep.p = good;
+    ep.p.struct_size = size;
+    ep.later[1] = 1;
+    ck_assert_int_eq(forge_engine_open(&e, &ep.p, &err), FORGE_ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(err.message, "does not know") != NULL, "%s", err.message);
+    ep.later[1] = 0;
+    ck_assert_int_eq(forge_engine_open(&e, &ep.p, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        forge_request_params_init(&rp[i].p, sizeof rp[i]);
+        rp[i].p.text = i ? "Monday, Tuesday," : "One";
+        rp[i].p.max_tokens = 2 + i;
+    }
+    ck_assert_int_eq(forge_generate_batch(e, &rp[0].p, 2, out, &err), 0); /* by the caller's size */
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        forge_request_ids(out[i], 0, &n);
+        ck_assert_uint_eq(n, (size_t)(2 + i));
+        forge_request_free(out[i]);
+    }
+    rp[0].later[0] = 1;
+    ck_assert_int_eq(forge_submit(e, &rp[0].p, &r, &err), FORGE_ERR_UNSUPPORTED);
+    forge_engine_close(e);
+}
+END_TEST
+
+/* A failure without words or code is a failure all the same. */
+START_TEST(failure_without_words)
+{
+    struct forge_error err = {0};
+    struct err silent = {0};
+    ck_assert_int_eq(engine_error(&err, ERR_IO, &silent), FORGE_ERR_IO);
+    ck_assert_int_eq(err.code, FORGE_ERR_IO);
+    ck_assert(err.message[0] != '\0');
+    ck_assert_int_eq(engine_error(NULL, ERR_IO, &silent), FORGE_ERR_IO);
 }
 END_TEST
 
@@ -372,6 +472,11 @@ int main(void)
     tcase_add_test(t, batch_equals_alone);
     tcase_add_test(t, engines_refused);
     tcase_add_test(t, info_and_placement);
+    tcase_add_test(t, failure_without_words);
+    tcase_add_test(t, placement_of_several_devices);
+    tcase_add_test(t, threads_are_the_devices_own);
+    tcase_add_test(t, memory_for_one_sequence);
+    tcase_add_test(t, later_parameters);
     tcase_add_test(t, text_and_back);
     tcase_add_test(t, log_devices_names);
     suite_add_tcase(s, t);

@@ -39,7 +39,6 @@ START_TEST(length_and_context)
         for (int want_logprobs = 0; want_logprobs < 2; want_logprobs++) {
             struct gathered g = {0};
             struct forge_request_params p = request_params(NULL, ends[i].max);
-            struct forge_metrics m;
             size_t n;
             p.ids = ids;
             p.n_ids = ends[i].n_prompt;
@@ -49,13 +48,13 @@ START_TEST(length_and_context)
             forge_request_ids(r, 0, &n);
             ck_assert_msg(n == ends[i].n_new, "row %zu: %zu ids", i, n);
             ck_assert_int_eq(forge_request_finish(r, 0), ends[i].finish);
-            forge_request_metrics(r, &m);
-            ck_assert_uint_eq(m.input_tokens, ends[i].n_prompt);
-            ck_assert_uint_eq(m.output_tokens, n);
-            ck_assert_int_eq(m.prefill_s > 0, 1);
-            ck_assert_int_eq(m.ttft_ms > 0, n > 0);
-            ck_assert_int_eq(m.decode_s > 0, n > 1); /* no pass for an id that is not needed */
-            ck_assert_int_eq(m.tpot_ms > 0, n > 1);
+            const struct forge_metrics *m = forge_request_metrics(r);
+            ck_assert_uint_eq(m->input_tokens, ends[i].n_prompt);
+            ck_assert_uint_eq(m->output_tokens, n);
+            ck_assert_int_eq(m->prefill_s > 0, 1);
+            ck_assert_int_eq(m->ttft_ms > 0, n > 0);
+            ck_assert_int_eq(m->decode_s > 0, n > 1); /* no pass for an id that is not needed */
+            ck_assert_int_eq(m->tpot_ms > 0, n > 1);
             forge_request_free(r);
         }
     struct forge_request_params p = request_params(NULL, 5);
@@ -201,6 +200,31 @@ START_TEST(empty_prompt)
         forge_free(want);
         forge_engine_close(e);
     }
+}
+END_TEST
+
+/* The length given is the length, 0 included; a part of a text needs no 0 byte. */
+START_TEST(length_of_a_text)
+{
+    static const struct { size_t len; const char *same_as; } rows[] = {
+        {FORGE_TERMINATED, "The capital of France is"}, {11, "The capital"}, {0, ""}};
+    struct forge_engine *e = engine_of(TINY);
+    for (size_t i = 0; i < 3; i++) {
+        struct forge_request_params p = request_params("The capital of France is", 0);
+        int32_t *ids, *want;
+        size_t n, n_want;
+        ck_assert_int_eq(forge_tokenize(e, p.text, rows[i].len, 0, &ids, &n, NULL), 0);
+        ck_assert_int_eq(forge_tokenize(e, rows[i].same_as, strlen(rows[i].same_as), 0, &want, &n_want, NULL), 0);
+        ck_assert(n == n_want && memcmp(ids, want, n * sizeof *ids) == 0);
+        p.text_len = rows[i].len;
+        struct forge_request *r = generate(e, &p);
+        forge_request_prompt_ids(r, &n);
+        ck_assert_uint_eq(n, n_want ? n_want : 1); /* the empty prompt's start */
+        forge_request_free(r);
+        forge_free(ids);
+        forge_free(want);
+    }
+    forge_engine_close(e);
 }
 END_TEST
 
@@ -434,6 +458,7 @@ START_TEST(requests_refused)
     REFUSED(FORGE_ERR_ARG, "-1", p.ids = &below; p.n_ids = 1);
     REFUSED(FORGE_ERR_ARG, "max_tokens", p.max_tokens = -2);
     REFUSED(FORGE_ERR_ARG, "n_samples", p.n_samples = 0);
+    REFUSED(FORGE_ERR_ARG, "1024", p.n_samples = 1025);
     REFUSED(FORGE_ERR_ARG, "n_logprobs", p.n_logprobs = -2);
     REFUSED(FORGE_ERR_ARG, "n_logprobs", p.n_logprobs = 3073);
     REFUSED(FORGE_ERR_ARG, "deadline", p.deadline_s = -1);
@@ -525,6 +550,7 @@ int main(void)
     tcase_add_test(t, end_at_once);
     tcase_add_test(t, logprobs);
     tcase_add_test(t, empty_prompt);
+    tcase_add_test(t, length_of_a_text);
     tcase_add_test(t, cancel_in_prefill);
     tcase_add_test(t, cancel_in_decode);
     tcase_add_test(t, cancel_from_another);

@@ -31,12 +31,6 @@ struct buffer {
     uint8_t *host; /* its address where the host can use it (CPU backends), else NULL */
 };
 
-struct backend_caps {
-    bool host_memory;   /* buffers are addressable through buffer.host at any time after sync */
-    size_t max_alloc;   /* bytes of one buffer, 0 = no limit known */
-    uint64_t mem_size;  /* bytes of the device, 0 = unknown */
-};
-
 struct backend_ops {
     const char *name; /* "ref", "cpu", "opencl" */
 

@@ -135,6 +135,11 @@ void op_profile(struct backend *be, bool on)
     be->profiling = on;
 }
 
+void op_caps(const struct backend *be, struct backend_caps *out)
+{
+    be->ops->caps(be, out);
+}
+
 const char *op_device(const struct backend *be)
 {
     return be->device;

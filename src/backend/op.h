@@ -150,4 +150,12 @@ void op_stats_reset(struct backend *be);
 void op_profile(struct backend *be, bool on); /* timing each operation (waits after each one) */
 const char *op_device(const struct backend *be); /* "cpu", "ref", "opencl:0 ..." as printed to users */
 
+struct backend_caps {
+    bool host_memory;   /* buffers are addressable through buffer.host at any time after sync */
+    size_t max_alloc;   /* bytes of one buffer, 0 = no limit known */
+    uint64_t mem_size;  /* bytes of the device, 0 = unknown */
+    int n_threads;      /* that compute, 0 = unknown */
+};
+void op_caps(const struct backend *be, struct backend_caps *out);
+
 #endif

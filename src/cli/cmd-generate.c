@@ -182,16 +182,15 @@ static int run_batch(struct forge_engine *e, struct job *jobs, size_t n)
 
 static int check_jobs(struct forge_engine *e, struct job *jobs, size_t n)
 {
-    struct forge_engine_info info;
+    const struct forge_engine_info *info = forge_engine_info(e);
     char text[512];
-    forge_engine_info(e, &info);
     for (size_t i = 0; i < n; i++) {
         if (jobs[i].args.model_defaults)
-            sampling_model_defaults(&jobs[i].args.sampling, &info);
+            sampling_model_defaults(&jobs[i].args.sampling, info);
         if (!sampling_check(&jobs[i].args.sampling, text, sizeof text))
             return msg_usage("generate", "%s", text);
     }
-    msg_verbose("device: %s (%s)", info.device, info.device_reason);
+    msg_verbose("device: %s (%s)", info->device, info->device_reason);
     if (n == 1) {
         sampling_describe(&jobs[0].args.sampling, text, sizeof text);
         msg_verbose("sampling: %s", text);

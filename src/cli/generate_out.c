@@ -9,8 +9,6 @@
 #include "cli/generate.h"
 #include "cli/out.h"
 
-#define OPERATIONS_MAX 64
-
 static void put_key(struct buf *b, const char *key)
 {
     buf_printf(b, ",\"%s\":", key);
@@ -43,19 +41,37 @@ static void put_metrics(struct buf *b, const struct forge_engine_info *info, con
     buf_printf(b, ",\"peak_rss_bytes\":%" PRIu64 "}", mem_peak_rss());
 }
 
+/* A row of "placement"; the devices' buffer is empty after it. */
+static void put_placed(struct buf *b, const struct forge_placement *p, struct buf *devices)
+{
+    if (!p)
+        return;
+    if (buf_str(b)[b->len - 1] != '{')
+        buf_putc(b, ',');
+    buf_put_json(b, p->operation, strlen(p->operation));
+    buf_putc(b, ':');
+    buf_put_json(b, buf_str(devices), devices->len);
+    buf_clear(devices);
+}
+
 static void put_placement(struct buf *b, const struct forge_engine *e)
 {
-    struct forge_placement ops[OPERATIONS_MAX];
-    size_t n = forge_engine_placement(e, ops, OPERATIONS_MAX);
+    const struct forge_placement *last = NULL, *p;
+    struct buf devices; /* of one operation: "cpu, ref" */
+    buf_init(&devices);
     put_key(b, "placement");
     buf_putc(b, '{');
-    for (size_t i = 0; i < n && i < OPERATIONS_MAX; i++) {
-        if (i)
-            buf_putc(b, ',');
-        buf_put_json(b, ops[i].operation, strlen(ops[i].operation));
-        buf_putc(b, ':');
-        buf_put_json(b, ops[i].device, strlen(ops[i].device));
+    for (size_t i = 0; (p = forge_engine_placement(e, i)) != NULL; i++, last = p) {
+        if (last && strcmp(last->operation, p->operation) == 0) {
+            buf_printf(&devices, ", %s", p->device);
+            continue;
+        }
+        put_placed(b, last, &devices);
+        buf_puts(&devices, p->device);
     }
+    put_placed(b, last, &devices);
+    b->failed |= devices.failed;
+    buf_fini(&devices);
     buf_putc(b, '}');
 }
 
@@ -85,8 +101,6 @@ static void put_refused(struct buf *b, const struct job *j)
 
 void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j)
 {
-    struct forge_engine_info info;
-    struct forge_metrics m;
     struct buf text;
     const struct forge_error *failed;
     const int32_t *ids;
@@ -96,8 +110,6 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
         put_refused(b, j);
         return;
     }
-    forge_engine_info(e, &info);
-    forge_request_metrics(j->request, &m);
     buf_init(&text);
     if (j->args.echo)
         generate_prompt_text(&text, e, j);
@@ -115,8 +127,8 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
     buf_put_json_ids(b, ids, n);
     put_str(b, "finish_reason", forge_finish_name(forge_request_finish(j->request, 0)));
     buf_printf(b, ",\"seed\":%" PRIu64, forge_request_seed(j->request));
-    put_str(b, "device", info.device);
-    put_metrics(b, &info, &m);
+    put_str(b, "device", forge_engine_info(e)->device);
+    put_metrics(b, forge_engine_info(e), forge_request_metrics(j->request));
     put_placement(b, e);
     failed = forge_request_error(j->request);
     if (failed && failed->code != 0)
@@ -127,37 +139,36 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
 /* "cpu: embed, linear, ...; opencl:0: ..." */
 static void describe_placement(struct buf *b, const struct forge_engine *e)
 {
-    struct forge_placement ops[OPERATIONS_MAX];
-    size_t n = forge_engine_placement(e, ops, OPERATIONS_MAX);
-    n = n < OPERATIONS_MAX ? n : OPERATIONS_MAX;
+    size_t n = forge_engine_n_placements(e);
     for (size_t i = 0; i < n; i++) {
+        const char *device = forge_engine_placement(e, i)->device;
         bool seen = false;
         for (size_t k = 0; k < i; k++)
-            seen |= strcmp(ops[k].device, ops[i].device) == 0;
+            seen |= strcmp(forge_engine_placement(e, k)->device, device) == 0;
         if (seen)
             continue;
-        buf_printf(b, "%s%s:", b->len ? "; " : "", ops[i].device);
-        for (size_t k = i; k < n; k++)
-            if (strcmp(ops[k].device, ops[i].device) == 0)
-                buf_printf(b, "%s %s", k > i ? "," : "", ops[k].operation);
+        buf_printf(b, "%s%s:", b->len ? "; " : "", device);
+        for (size_t k = i; k < n; k++) {
+            const struct forge_placement *p = forge_engine_placement(e, k);
+            if (strcmp(p->device, device) == 0)
+                buf_printf(b, "%s %s", k > i ? "," : "", p->operation);
+        }
     }
 }
 
 void generate_stats(const struct forge_engine *e, const struct job *j)
 {
-    struct forge_engine_info info;
-    struct forge_metrics m;
+    const struct forge_engine_info *info = forge_engine_info(e);
+    const struct forge_metrics *m = forge_request_metrics(j->request);
     struct buf where;
-    forge_engine_info(e, &info);
-    forge_request_metrics(j->request, &m);
-    msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m.input_tokens,
-             m.output_tokens, forge_finish_name(forge_request_finish(j->request, 0)),
+    msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m->input_tokens,
+             m->output_tokens, forge_finish_name(forge_request_finish(j->request, 0)),
              forge_request_seed(j->request));
     msg_info(
         "load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
-        info.load_s, m.prefill_s, m.prefill_tok_s, m.decode_s, m.decode_tok_s, m.ttft_ms, m.tpot_ms);
+        info->load_s, m->prefill_s, m->prefill_tok_s, m->decode_s, m->decode_tok_s, m->ttft_ms, m->tpot_ms);
     buf_init(&where);
     describe_placement(&where, e);
-    msg_info("ran on %s", where.len ? buf_str(&where) : info.device);
+    msg_info("ran on %s", where.len ? buf_str(&where) : info->device);
     buf_fini(&where);
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
 
 void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size)
 {
@@ -42,6 +41,12 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
                             struct err *err)
 {
     load_params_init(out);
+    if (p->math == FORGE_MATH_FAST)
+        return err_set(err, ERR_UNSUPPORTED, "math fast is not available in this version; exact is");
+    if ((unsigned)p->math > FORGE_MATH_FAST)
+        return err_set(err, ERR_ARG, "math %d is unknown", (int)p->math);
+    if (p->max_seqs < 1)
+        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
     if (p->n_threads < 0)
         return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
     if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
@@ -54,7 +59,7 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
     out->split = p->split;
     out->backend = (struct backend_params){
         .n_threads = p->n_threads,
-        .math = p->math == FORGE_MATH_FAST ? MATH_FAST : MATH_EXACT,
+        .math = MATH_EXACT,
         .deterministic = p->deterministic != 0,
         .require_device = p->require_device != 0,
         .no_selftest = p->no_selftest != 0,
@@ -67,16 +72,58 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         .dtype = kv_types[p->kv_type],
         .page_size = p->page_size,
         .n_ctx = p->n_ctx,
-        .max_seqs = p->max_seqs,
+        .max_seqs = 1, /* requests run one after the other */
         .mem = p->kv_mem,
     };
     out->chunk = p->chunk;
-    out->max_want = p->max_seqs;
+    out->max_want = 1;
     if (p->on_load) {
         out->progress = pass_progress;
         out->user = watch;
     }
     return 0;
+}
+
+/* Of the instance that has most. */
+static int threads_of(const struct loaded *l)
+{
+    int most = 0;
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        most = caps.n_threads > most ? caps.n_threads : most;
+    }
+    return most;
+}
+
+static void fill_info(struct forge_engine *e)
+{
+    const struct loaded *l = &e->l;
+    const struct model_config *c = l->config;
+    e->info = (struct forge_engine_info){
+        .model_path = weights_path(l->weights),
+        .format = weights_format_name(weights_format(l->weights)),
+        .architecture = config_arch_name(c),
+        .name = c->name,
+        .device = e->device,
+        .device_reason = l->reason,
+        .n_layers = c->n_layers,
+        .d_model = c->d_model,
+        .n_vocab = c->n_vocab,
+        .n_ctx = l->n_ctx,
+        .n_ctx_max = c->n_ctx_max,
+        .n_params = (uint64_t)config_n_params(l->weights),
+        .weight_bytes = l->model->weight_bytes,
+        .kv_bytes = kv_size(l->kv),
+        .work_bytes = l->work_bytes,
+        .n_threads = threads_of(l),
+        .load_s = l->load_s,
+        .default_temp = c->sampling.temp,
+        .default_top_p = c->sampling.top_p,
+        .default_min_p = c->sampling.min_p,
+        .default_repeat_penalty = c->sampling.repeat_penalty,
+        .default_top_k = c->sampling.top_k,
+    };
 }
 
 static int open_engine(struct forge_engine *e, const struct forge_engine_params *given, struct err *err)
@@ -85,21 +132,20 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     struct load_params lp;
     struct load_watch watch;
     forge_engine_params_init(&p, sizeof p);
-    if (given->struct_size == 0)
-        return err_set(err, ERR_ARG, "the engine's parameters were not set up by forge_engine_params_init");
-    memcpy(&p, given, given->struct_size < sizeof p ? given->struct_size : sizeof p);
-    int rc = make_load_params(&lp, &p, &watch, err);
+    int rc = engine_params_copy(&p, sizeof p, given, "forge_engine_params_init", err);
+    if (rc == 0)
+        rc = make_load_params(&lp, &p, &watch, err);
     if (rc == 0)
         rc = load_open(&e->l, &lp, err);
     if (rc < 0)
         return rc;
-    e->n_threads = p.n_threads ? p.n_threads : thread_count_default();
     e->logits = mem_array((size_t)e->l.config->n_vocab, sizeof *e->logits);
     if (!e->logits)
         return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
     size_t len = 0;
     for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
         len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
+    fill_info(e);
     return seq_open(&e->seq, &e->l, err);
 }
 
@@ -110,12 +156,13 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_param
     struct forge_engine *e = mem_array(1, sizeof *e);
     if (!e) {
         err_set(&er, ERR_NOMEM, "no memory for an engine");
-        return engine_error(err, &er);
+        return engine_error(err, er.code, &er);
     }
     e->seq.slot = -1;
-    if (open_engine(e, p, &er) < 0) {
+    int rc = open_engine(e, p, &er);
+    if (rc < 0) {
         forge_engine_close(e);
-        return engine_error(err, &er);
+        return engine_error(err, rc, &er);
     }
     *out = e;
     return 0;
@@ -132,56 +179,38 @@ void forge_engine_close(struct forge_engine *e)
     free(e);
 }
 
-void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
+const struct forge_engine_info *forge_engine_info(const struct forge_engine *e)
 {
-    const struct loaded *l = &e->l;
-    const struct model_config *c = l->config;
-    *out = (struct forge_engine_info){
-        .model_path = weights_path(l->weights),
-        .format = weights_format_name(weights_format(l->weights)),
-        .architecture = config_arch_name(c),
-        .name = c->name,
-        .device = e->device,
-        .device_reason = l->reason,
-        .n_layers = c->n_layers,
-        .d_model = c->d_model,
-        .n_vocab = c->n_vocab,
-        .n_ctx = l->n_ctx,
-        .n_ctx_max = c->n_ctx_max,
-        .n_params = (uint64_t)config_n_params(l->weights),
-        .weight_bytes = l->model->weight_bytes,
-        .kv_bytes = kv_size(l->kv),
-        .work_bytes = l->work_bytes,
-        .n_threads = e->n_threads,
-        .load_s = l->load_s,
-        .default_temp = c->sampling.temp,
-        .default_top_p = c->sampling.top_p,
-        .default_min_p = c->sampling.min_p,
-        .default_repeat_penalty = c->sampling.repeat_penalty,
-        .default_top_k = c->sampling.top_k,
-    };
+    return &e->info;
 }
 
-size_t forge_engine_placement(const struct forge_engine *e, struct forge_placement *out, size_t n)
+/* Instances of one device share a row. */
+void engine_place(struct forge_engine *e)
 {
-    size_t count = 0;
+    size_t n = 0;
     for (int op = 0; op < OP_COUNT; op++) {
-        size_t first = count; /* of this operation's rows */
+        size_t first = n; /* of this operation's rows */
         for (int i = 0; i < e->l.n_backends; i++) {
             const struct op_stats *s = op_stats(e->l.backends[i], (enum op_id)op);
             size_t at = first;
             if (s->calls == 0)
                 continue;
-            while (at < count && at < n && strcmp(out[at].device, s->device) != 0)
+            while (at < n && strcmp(e->placement[at].device, s->device) != 0)
                 at++;
-            if (at < count && at < n) {
-                out[at].calls += s->calls;
-                continue;
-            }
-            if (count < n)
-                out[count] = (struct forge_placement){op_name((enum op_id)op), s->device, s->calls};
-            count++;
+            if (at == n)
+                e->placement[n++] = (struct forge_placement){op_name((enum op_id)op), s->device, 0};
+            e->placement[at].calls += s->calls;
         }
     }
-    return count;
+    e->n_placements = n;
+}
+
+size_t forge_engine_n_placements(const struct forge_engine *e)
+{
+    return e->n_placements;
+}
+
+const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i)
+{
+    return i < e->n_placements ? &e->placement[i] : NULL;
 }

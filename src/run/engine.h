@@ -24,7 +24,9 @@
 
 struct forge_engine {
     struct loaded l;
-    int n_threads;
+    struct forge_engine_info info;
+    struct forge_placement placement[OP_COUNT * REGISTRY_MAX_INSTANCES];
+    size_t n_placements;
     float *logits; /* [n_vocab] of the running step */
     struct seq seq; /* of the running request, slot kept */
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
@@ -42,7 +44,7 @@ struct sample {
     struct forge_logprob *logprobs;  /* [ids.n, 1 + n_logprobs] */
     size_t logprobs_cap;
     enum forge_finish finish;
-    double t_first, t_last;          /* of its first and last new id */
+    double t_last;                   /* of its last new id */
 };
 
 enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
@@ -72,10 +74,22 @@ struct forge_request {
     double t_submit, t_start, deadline; /* deadline: a time, 0 = none */
     struct forge_metrics metrics;
     uint64_t n_prefilled, n_decoded; /* rows of prefill passes, passes of decode */
+    double later_s;                  /* between new ids of a sample that follow each other, ... */
+    uint64_t n_later;                /* ... and how often that was */
 };
 
-/* Copies e into out (may be NULL); returns its code. */
-int engine_error(struct forge_error *out, const struct err *e);
+/* ---- process.c ---- */
+/* Tells a failure: rc is its code (below 0), e its words; where e has none, some are found.  `out` may be NULL.
+ * Returns rc. */
+int engine_error(struct forge_error *out, int rc, const struct err *e);
+
+/* Copies parameters of the caller's size over `out` [size], which holds this library's defaults.  `given` begins with
+ * its struct_size; what it has beyond `size` must be zero.  `init`: the function that sets it up, for messages. */
+int engine_params_copy(void *out, size_t size, const void *given, const char *init, struct err *err);
+
+/* ---- engine.c ---- */
+/* Brings the placement up to what the instances have counted. */
+void engine_place(struct forge_engine *e);
 
 /* ---- prompt.c ---- */
 /* The request's ids from its text or ids, by the rule for an empty prompt; refuses what cannot fit. */

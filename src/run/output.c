@@ -74,6 +74,19 @@ enum forge_finish output_limit(const struct forge_request *r)
     return FORGE_FINISH_NONE;
 }
 
+static void count_time(struct forge_request *r, struct sample *s, double now)
+{
+    struct forge_metrics *m = &r->metrics;
+    if (m->ttft_ms == 0)
+        m->ttft_ms = (now - r->t_submit) * 1e3;
+    if (s->ids.n > 1) {
+        r->later_s += now - s->t_last;
+        r->n_later++;
+        m->tpot_ms = r->later_s / (double)r->n_later * 1e3;
+    }
+    s->t_last = now;
+}
+
 int output_id(struct forge_request *r, int32_t id)
 {
     struct sample *s = current(r);
@@ -83,11 +96,7 @@ int output_id(struct forge_request *r, int32_t id)
     if (rc < 0)
         return rc;
     r->metrics.output_tokens++;
-    s->t_last = clock_now();
-    if (s->ids.n == 1)
-        s->t_first = s->t_last;
-    if (r->metrics.ttft_ms == 0)
-        r->metrics.ttft_ms = (s->t_last - r->t_submit) * 1e3;
+    count_time(r, s, clock_now());
     buf_clear(&r->fresh);
     rc = detok_push(r->detok, id, &r->fresh, &r->err);
     if (rc < 0)
@@ -122,7 +131,7 @@ int output_finish(struct forge_request *r, enum forge_finish finish)
     if (r->detok && finish != FORGE_FINISH_STOP)
         rc = release_held(r, &stopped);
     if (rc < 0) {
-        engine_error(&r->error, &r->err);
+        engine_error(&r->error, rc, &r->err);
         finish = FORGE_FINISH_ERROR;
     } else if (stopped && finish < FORGE_FINISH_CANCELLED) {
         finish = FORGE_FINISH_STOP;

@@ -41,13 +41,34 @@ void forge_free(void *p)
     free(p);
 }
 
-int engine_error(struct forge_error *out, const struct err *e)
+int engine_error(struct forge_error *out, int rc, const struct err *e)
 {
+    struct err silent = {0};
+    assert(rc < 0);
+    if (e->code == 0 || !e->msg[0]) {
+        err_set(&silent, rc, "it failed without a reason (code %d)", rc);
+        e = &silent;
+    }
     if (out) {
-        out->code = e->code;
+        out->code = rc;
         memcpy(out->message, e->msg, sizeof out->message);
     }
-    return e->code;
+    return rc;
+}
+
+int engine_params_copy(void *out, size_t size, const void *given, const char *init, struct err *err)
+{
+    size_t given_size;
+    memcpy(&given_size, given, sizeof given_size);
+    if (given_size < sizeof given_size)
+        return err_set(err, ERR_ARG, "the parameters were not set up by %s", init);
+    for (size_t i = size; i < given_size; i++)
+        if (((const unsigned char *)given)[i])
+            return err_set(err, ERR_UNSUPPORTED,
+                           "the parameters set a field that this library does not know (byte %zu of %zu, %zu known)", i,
+                           given_size, size);
+    memcpy(out, given, given_size < size ? given_size : size);
+    return 0;
 }
 
 const char *forge_finish_name(enum forge_finish f)
@@ -83,7 +104,7 @@ int forge_log_set(void (*sink)(void *user, enum forge_log_level level, const cha
         if (bit == 0) {
             struct err e;
             err_set(&e, ERR_ARG, "unknown debug category \"%.*s\"; known: load, kv, sched, cl, text, run", (int)(len < 64 ? len : 64), s);
-            return engine_error(err, &e);
+            return engine_error(err, e.code, &e);
         }
         categories |= bit;
         s += len;
@@ -105,10 +126,15 @@ struct forge_devices {
 int forge_devices_list(struct forge_devices **out, struct forge_error *err)
 {
     struct err e = {0};
+    int rc = ERR_NOMEM;
     *out = NULL;
     struct forge_devices *d = mem_array(1, sizeof *d);
-    if (!d || registry_list(&d->list, &e) < 0)
+    if (!d)
         goto fail;
+    rc = registry_list(&d->list, &e);
+    if (rc < 0)
+        goto fail;
+    rc = ERR_NOMEM;
     d->devices = mem_array(d->list.n_devices, sizeof *d->devices);
     if (!d->devices)
         goto fail;
@@ -119,10 +145,10 @@ int forge_devices_list(struct forge_devices **out, struct forge_error *err)
     *out = d;
     return 0;
 fail:
-    if (e.code == 0)
-        err_set(&e, ERR_NOMEM, "no memory for the list of devices");
+    if (e.code == 0 && rc == ERR_NOMEM)
+        err_set(&e, rc, "no memory for the list of devices");
     forge_devices_free(d);
-    return engine_error(err, &e);
+    return engine_error(err, rc, &e);
 }
 
 size_t forge_devices_count(const struct forge_devices *d)

@@ -20,12 +20,14 @@ int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_l
     ids_init(&l);
     *ids = NULL;
     *n_ids = 0;
+    if (text_len == FORGE_TERMINATED)
+        text_len = strlen(text);
     int rc = tokenizer_encode(e->l.tokenizer, text, text_len, encode_flags(flags), &l, &er);
     if (rc == 0 && !l.v && !(l.v = malloc(sizeof *l.v))) /* no ids is still an array */
         rc = err_set(&er, ERR_NOMEM, "no memory for ids");
     if (rc < 0) {
         ids_fini(&l);
-        return engine_error(err, &er);
+        return engine_error(err, rc, &er);
     }
     *ids = l.v;
     *n_ids = l.n;
@@ -46,7 +48,7 @@ int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_
         rc = err_set(&er, ERR_NOMEM, "no memory for the text of %zu ids", n_ids);
     if (rc < 0) {
         buf_fini(&b);
-        return engine_error(err, &er);
+        return engine_error(err, rc, &er);
     }
     *text = b.data;
     *text_len = b.len;
@@ -83,7 +85,7 @@ int prompt_make(struct ids *out, const struct forge_engine *e, const struct forg
         for (size_t i = 0; i < p->n_ids && rc == 0; i++)
             rc = ids_push(out, p->ids[i], err);
     } else if (p->text) {
-        size_t len = p->text_len ? p->text_len : strlen(p->text);
+        size_t len = p->text_len == FORGE_TERMINATED ? strlen(p->text) : p->text_len;
         rc = tokenizer_encode(l->tokenizer, p->text, len, encode_flags(p->text_flags), out, err);
     } else {
         return err_set(err, ERR_ARG, "a request needs a prompt: text or ids");

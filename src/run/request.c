@@ -16,6 +16,7 @@ void forge_request_params_init(struct forge_request_params *p, size_t struct_siz
     const struct forge_request_params defaults = {
         .struct_size = struct_size,
         .sampling = {.top_p = 1, .typical_p = 1, .repeat_penalty = 1},
+        .text_len = FORGE_TERMINATED,
         .max_tokens = 256,
         .n_samples = 1,
         .n_logprobs = -1,
@@ -24,22 +25,14 @@ void forge_request_params_init(struct forge_request_params *p, size_t struct_siz
     memcpy(p, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
 
-/* The caller's params at the size of this library's; fields it does not know have their defaults. */
-static int copy_params(struct forge_request_params *out, const struct forge_request_params *p, struct err *err)
-{
-    forge_request_params_init(out, sizeof *out);
-    if (p->struct_size == 0)
-        return err_set(err, ERR_ARG, "the request's parameters were not set up by forge_request_params_init");
-    memcpy(out, p, p->struct_size < sizeof *out ? p->struct_size : sizeof *out);
-    return 0;
-}
+#define SAMPLES_MAX 1024
 
 static int check_params(const struct forge_request_params *p, int64_t n_vocab, struct err *err)
 {
     if (p->max_tokens < -1)
         return err_set(err, ERR_ARG, "max_tokens is %lld; it must be at least -1", (long long)p->max_tokens);
-    if (p->n_samples < 1)
-        return err_set(err, ERR_ARG, "n_samples is %d; it must be at least 1", p->n_samples);
+    if (p->n_samples < 1 || p->n_samples > SAMPLES_MAX)
+        return err_set(err, ERR_ARG, "n_samples is %d; it must be 1 to %d", p->n_samples, SAMPLES_MAX);
     if (p->n_logprobs < -1 || p->n_logprobs > n_vocab)
         return err_set(err, ERR_ARG, "n_logprobs is %d; it must be -1 (none) to %lld", p->n_logprobs, (long long)n_vocab);
     if (!(p->deadline_s >= 0) || isinf(p->deadline_s))
@@ -58,14 +51,14 @@ static int copy_sampling(struct forge_request *r, const struct forge_sampling *s
         r->bias[i] = (struct sampler_bias){s->bias[i].id, s->bias[i].bias};
     r->seed = s->has_seed ? s->seed : rng_fresh_seed();
     r->sampling = (struct sampler_params){
-        .temp = (double)s->temp,
+        .temp = s->temp,
         .top_k = s->top_k,
-        .top_p = (double)s->top_p,
-        .min_p = (double)s->min_p,
-        .typical_p = (double)s->typical_p,
-        .repeat_penalty = (double)s->repeat_penalty,
-        .presence_penalty = (double)s->presence_penalty,
-        .frequency_penalty = (double)s->frequency_penalty,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .typical_p = s->typical_p,
+        .repeat_penalty = s->repeat_penalty,
+        .presence_penalty = s->presence_penalty,
+        .frequency_penalty = s->frequency_penalty,
         .bias = r->bias,
         .n_bias = s->n_bias,
         .seed = r->seed,
@@ -102,7 +95,8 @@ static void enqueue(struct forge_engine *e, struct forge_request *r)
 
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
 {
-    int rc = copy_params(&r->p, p, err);
+    forge_request_params_init(&r->p, sizeof r->p);
+    int rc = engine_params_copy(&r->p, sizeof r->p, p, "forge_request_params_init", err);
     if (rc == 0)
         rc = check_params(&r->p, r->e->l.config->n_vocab, err);
     if (rc < 0) {
@@ -133,16 +127,17 @@ int forge_submit(struct forge_engine *e, const struct forge_request_params *p, s
     struct forge_request *r = mem_array(1, sizeof *r);
     if (!r) {
         err_set(&er, ERR_NOMEM, "no memory for a request");
-        return engine_error(err, &er);
+        return engine_error(err, er.code, &er);
     }
     r->e = e;
     atomic_init(&r->cancel, 0);
     ids_init(&r->prompt);
     buf_init(&r->piece);
     buf_init(&r->fresh);
-    if (make_request(r, p, &er) < 0) {
+    int rc = make_request(r, p, &er);
+    if (rc < 0) {
         free_parts(r);
-        return engine_error(err, &er);
+        return engine_error(err, rc, &er);
     }
     enqueue(e, r);
     *out = r;
@@ -214,21 +209,9 @@ const struct forge_error *forge_request_error(const struct forge_request *r)
     return &r->error;
 }
 
-void forge_request_metrics(const struct forge_request *r, struct forge_metrics *out)
+const struct forge_metrics *forge_request_metrics(const struct forge_request *r)
 {
-    double span = 0;
-    uint64_t later = 0; /* tokens after the first of their sample */
-    *out = r->metrics;
-    for (int i = 0; i < r->p.n_samples; i++) {
-        const struct sample *s = &r->samples[i];
-        if (s->ids.n < 2)
-            continue;
-        span += s->t_last - s->t_first;
-        later += s->ids.n - 1;
-    }
-    out->tpot_ms = later ? span / (double)later * 1e3 : 0;
-    out->prefill_tok_s = r->metrics.prefill_s > 0 ? (double)r->n_prefilled / r->metrics.prefill_s : 0;
-    out->decode_tok_s = r->metrics.decode_s > 0 ? (double)r->n_decoded / r->metrics.decode_s : 0;
+    return &r->metrics;
 }
 
 uint64_t forge_request_seed(const struct forge_request *r)

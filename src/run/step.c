@@ -68,7 +68,7 @@ void request_end(struct forge_request *r, enum forge_finish finish)
     r->phase = PHASE_DONE;
     e->n_active--;
     if (finish == FORGE_FINISH_ERROR) {
-        engine_error(&r->error, &r->err);
+        engine_error(&r->error, r->err.code < 0 ? r->err.code : ERR_INTERNAL, &r->err);
         log_debug(LOG_SCHED, "sched: request failed: %s", r->err.msg);
     }
     for (; finish != FORGE_FINISH_NONE && r->at < r->p.n_samples; r->at++, r->n_told = 0) {
@@ -133,6 +133,11 @@ static int eval_and_choose(struct forge_request *r, const int32_t *ids, size_t n
     return r->p.n_logprobs < 0 ? 0 : logprobs_add(s, r->p.n_logprobs, e->logits, n_vocab, *id, &r->err);
 }
 
+static double rate(uint64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
 /* One chunk of the prompt; with the last one the first new id, unless none may be made. */
 static int prefill_step(struct forge_request *r, int32_t *id, bool *chosen)
 {
@@ -148,6 +153,7 @@ static int prefill_step(struct forge_request *r, int32_t *id, bool *chosen)
     if (rc < 0)
         return rc;
     r->n_prefilled += n;
+    r->metrics.prefill_tok_s = rate(r->n_prefilled, r->metrics.prefill_s);
     if (r->at == 0 && r->p.on_prefill && !r->closed && r->p.on_prefill(r->p.user, done + n, r->prompt.n))
         atomic_store(&r->cancel, 1);
     if (last)
@@ -162,6 +168,7 @@ static int decode_step(struct forge_request *r, int32_t *id)
     int rc = eval_and_choose(r, &s->ids.v[s->ids.n - 1], 1, id);
     r->metrics.decode_s += clock_now() - t;
     r->n_decoded += rc == 0;
+    r->metrics.decode_tok_s = rate(r->n_decoded, r->metrics.decode_s);
     return rc;
 }
 
@@ -215,7 +222,7 @@ static int refuse_in_callback(const struct forge_engine *e, const char *what, st
     struct err er = {0};
     if (e->in_step)
         err_set(&er, ERR_ARG, "%s was called from a callback", what);
-    return e->in_step ? engine_error(err, &er) : 0;
+    return e->in_step ? engine_error(err, er.code, &er) : 0;
 }
 
 int forge_step(struct forge_engine *e, struct forge_error *err)
@@ -233,6 +240,7 @@ int forge_step(struct forge_engine *e, struct forge_error *err)
     if (e->running)
         request_step(e->running);
     e->in_step = false;
+    engine_place(e);
     request_reap(e);
     return e->n_active > 0;
 }
@@ -281,7 +289,8 @@ static int submit_all(struct forge_engine *e, const struct forge_request_params 
                       struct forge_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        int rc = forge_submit(e, &p[i], &r[i], err);
+        const void *at = (const unsigned char *)p + i * p->struct_size; /* which may differ from ours */
+        int rc = forge_submit(e, at, &r[i], err);
         if (rc < 0)
             return rc;
     }
@@ -300,7 +309,7 @@ int forge_generate_batch(struct forge_engine *e, const struct forge_request_para
     struct forge_request **r = mem_array(n, sizeof *r); /* out is the callers', who may look at it in a callback */
     if (!r) {
         err_set(&er, ERR_NOMEM, "no memory for %zu requests", n);
-        return engine_error(err, &er);
+        return engine_error(err, er.code, &er);
     }
     rc = submit_all(e, p, n, r, err);
     while (rc >= 0 && !all_done(r, n))

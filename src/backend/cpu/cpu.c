@@ -67,10 +67,16 @@ static void cpu_close(struct backend *be)
     free(cpu);
 }
 
+static void cpu_caps(const struct backend *be, struct backend_caps *out)
+{
+    host_caps(be, out);
+    out->n_threads = ((const struct cpu *)be)->n_threads;
+}
+
 static const struct backend_ops cpu_ops = {
     .name = "cpu",
     .close = cpu_close,
-    .caps = host_caps,
+    .caps = cpu_caps,
     .alloc = host_alloc,
     .free = host_free,
     .write = host_write,

@@ -194,10 +194,16 @@ static void ref_linear_experts(struct backend *be, const struct tensor *out, con
     (void)n_experts;
 }
 
+static void ref_caps(const struct backend *be, struct backend_caps *out)
+{
+    host_caps(be, out);
+    out->n_threads = 1;
+}
+
 static const struct backend_ops ref_ops = {
     .name = "ref",
     .close = ref_close,
-    .caps = host_caps,
+    .caps = ref_caps,
     .alloc = host_alloc,
     .free = host_free,
     .write = host_write,
