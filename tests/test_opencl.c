@@ -361,6 +361,7 @@ START_TEST(writes_and_copies)
     struct backend *be = open_opencl(&params);
     float *v = mem_array(BIG, sizeof *v), *back = mem_array(BIG, sizeof *back);
 
+    ck_assert(v != NULL && back != NULL);
     if (be != NULL) {
         struct tensor t = alloc(be, DTYPE_F32, N, SIZE, NULL), big;
         op_begin(be);
