@@ -356,6 +356,26 @@ START_TEST(passed_checks_are_remembered)
 }
 END_TEST
 
+static void short_of_memory(struct backend *be, const struct tensor *x, float cap)
+{
+    (void)x, (void)cap;
+    backend_fail(be, ERR_LIMIT, "4 bytes do not fit");
+}
+
+/* Memory that is refused says nothing about the operation: no stand-in, an error. */
+START_TEST(refused_memory_is_an_error)
+{
+    struct backend_params params = {.n_threads = 1};
+    struct backend *be = open_cpu();
+    struct err err = {0};
+
+    bent.softcap = short_of_memory;
+    ck_assert_int_eq(guard_open(&be, &params, &err), ERR_LIMIT);
+    ck_assert_ptr_null(be);
+    ck_assert_ptr_nonnull(strstr(err.msg, "4 bytes do not fit"));
+}
+END_TEST
+
 START_TEST(failed_checks_are_not)
 {
     const char *dir = memory();
@@ -389,6 +409,7 @@ int main(void)
     tcase_add_test(t, required_type_is_an_error);
     tcase_add_test(t, passed_checks_are_remembered);
     tcase_add_test(t, failed_checks_are_not);
+    tcase_add_test(t, refused_memory_is_an_error);
     suite_add_tcase(s, t);
     return test_main(s);
 }

@@ -64,7 +64,8 @@ static void remember(const struct guard *g, const char *what)
 struct outcome {
     struct guard *g;
     int n_wrong;
-    struct err first; /* the sentence of the first wrong case */
+    struct err first;   /* the sentence of the first wrong case */
+    struct err refused; /* memory for a case was: says nothing about the operation */
 };
 
 static void on_case(void *user, const struct selftest_case *c)
@@ -75,6 +76,10 @@ static void on_case(void *user, const struct selftest_case *c)
     if (c->ok)
         return;
     o->n_wrong++;
+    if (c->code == ERR_LIMIT || c->code == ERR_NOMEM) {
+        err_set(&o->refused, c->code, "%s", c->why);
+        return;
+    }
     if ((g->broken[c->op] >> c->dtype & 1) != 0)
         return;
     g->broken[c->op] |= UINT32_C(1) << c->dtype;
@@ -130,6 +135,8 @@ static int check_once(struct guard *g, const char *what, uint32_t types, bool ot
     check(g, types, others, &o);
     if (o.n_wrong == 0)
         remember(g, what);
+    else if (o.refused.code != 0)
+        rc = err_set(err, o.refused.code, "%s", o.refused.msg);
     else if (g->params.require_device)
         rc = err_set(err, ERR_DEVICE, "%s; a device is required, so nothing is computed elsewhere",
                      o.first.msg);

@@ -228,8 +228,12 @@ void case_finish(struct selftest *r, const struct case_pair *out)
 /* ---- the list ---- */
 static void could_not(struct selftest *r)
 {
-    struct selftest_case c = {
-        .op = r->op, .dtype = r->dtype, .variant = r->variant, .error = INFINITY, .why = r->err.msg};
+    struct selftest_case c = {.op = r->op,
+                              .dtype = r->dtype,
+                              .variant = r->variant,
+                              .error = INFINITY,
+                              .why = r->err.msg,
+                              .code = r->err.code};
 
     c.bound = r->args.exact ? 0 : selftest_bounds[r->op];
     r->args.report(r->args.user, &c);

@@ -17,6 +17,7 @@ struct selftest_case {
     double bound;
     bool ok;
     const char *why; /* it could not be run; NULL = it was */
+    int code;        /* of that failure */
 };
 typedef void selftest_report(void *user, const struct selftest_case *c);
 
