@@ -74,7 +74,7 @@ void cl_free(struct buffer *buf)
         struct cl_part *p = &b->parts[i];
         if (p->mem == NULL)
             continue;
-        c->used -= p->size;
+        c->used -= p->size + p->pad;
         if (p->window != NULL)
             cl_window_release(c, p->window);
         else
@@ -116,6 +116,14 @@ size_t cl_row_size(const struct tensor *t)
     return (size_t)t->cols / d->block_elems * d->block_size;
 }
 
+/* Byte of a part's memory that holds its byte `at`, the start of a row in the split layout. */
+static size_t in_part(const struct tensor *t, const struct cl_part *p, size_t at)
+{
+    if (p->pad > 0)
+        at = at / cl_row_size(t) * cl_row_stride(t);
+    return p->mem_off + at;
+}
+
 cl_mem cl_tensor_mem(const struct tensor *t, cl_ulong *off)
 {
     const struct cl_buffer *b = (const struct cl_buffer *)t->buf;
@@ -123,7 +131,7 @@ cl_mem cl_tensor_mem(const struct tensor *t, cl_ulong *off)
         const struct cl_part *p = &b->parts[i];
         if (t->off >= p->start && t->off - p->start <= p->size &&
             tensor_size(t) <= p->size - (t->off - p->start)) {
-            *off = p->mem_off + (t->off - p->start);
+            *off = in_part(t, p, t->off - p->start);
             return p->mem;
         }
     }
@@ -142,7 +150,7 @@ bool cl_rows_at(const struct tensor *t, int64_t row, struct cl_rows *out)
             continue;
         int64_t n = (int64_t)((p->start + p->size - at) / row_size);
         *out = (struct cl_rows){.mem = p->mem,
-                                .off = p->mem_off + (at - p->start),
+                                .off = in_part(t, p, at - p->start),
                                 .row = row,
                                 .n_rows = n < t->rows - row ? n : t->rows - row};
         return true;

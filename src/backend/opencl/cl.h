@@ -96,6 +96,7 @@ struct clb {             /* the backend */
     struct cl_device dev;
     struct backend_params params;
     enum cl_family family;
+    bool gpu; /* the GPU family on a device whose groups and local memory it fits */
     bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
@@ -128,6 +129,7 @@ struct cl_part {
     cl_mem mem;
     size_t start;   /* byte of the buffer at which it begins */
     size_t size;    /* bytes of the buffer it covers */
+    size_t pad;     /* bytes that its rows take beyond that in the split layout */
     size_t mem_off; /* where that is inside mem (a mapped file's memory object holds many tensors) */
     struct cl_window *window; /* whose mem that is, NULL = the buffer's own */
 };
@@ -260,6 +262,25 @@ void cl_gather_rows(struct backend *, const struct tensor *out, const struct ten
                     const struct tensor *rows);
 void cl_argmax(struct backend *, const struct tensor *out, const struct tensor *x);
 void cl_topk(struct backend *, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
+
+/* ---- the GPU family (layout_gpu.c, linear_gpu.c, attention_gpu.c) ---- */
+bool cl_gpu_able(const struct cl_device *d);
+/* Is a matrix of this type and width kept in the split layout?  Was this one? */
+bool cl_split_wanted(const struct clb *c, enum dtype dtype, int64_t cols);
+bool cl_is_split(const struct tensor *t);
+size_t cl_row_stride(const struct tensor *t); /* bytes from a row to the next on the device */
+/* Memory for a part and its rows in it; m is the whole matrix. */
+int cl_split_fill(struct clb *c, struct cl_part *p, const struct host_matrix *m, struct err *err);
+int cl_split_export(struct clb *c, float *out, const struct tensor *w, struct err *err);
+/* CLK_EMBED or CLK_DEQUANT for w as it lies on the device. */
+cl_kernel cl_kern_weight(struct clb *c, enum cl_kern which, const struct tensor *w);
+void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                   const struct tensor *bias);
+/* The kernel for experts' products, a group of 64 for *cols rows of a matrix. */
+cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x, int *cols);
+/* false: heads too large for it. */
+bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
+                      const struct kv_rows *rows, const struct attention_args *args);
 
 /* ---- shapes ---- */
 static inline size_t cl_ceil_div(int64_t n, int64_t d)

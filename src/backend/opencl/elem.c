@@ -11,7 +11,7 @@ void cl_embed(struct backend *be, const struct tensor *out, const struct tensor 
 
     /* each part of a split table fills the rows whose ids it holds */
     for (int64_t row = 0; cl_rows_at(table, row, &part); row += part.n_rows) {
-        struct cl_launch l = cl_begin(c, cl_kern(c, CLK_EMBED, table->dtype), "embed");
+        struct cl_launch l = cl_begin(c, cl_kern_weight(c, CLK_EMBED, table), "embed");
         cl_arg_tensor(&l, out);
         cl_arg_mem(&l, part.mem, part.off);
         cl_arg_tensor(&l, ids);

@@ -132,9 +132,20 @@ static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem 
                          int64_t per_row)
 {
     int64_t n_pairs = ids->rows * ids->cols;
+    size_t n_items = (size_t)expert->rows, group = 16;
+    int cols;
+    cl_kernel k;
+
+    if (c->gpu) {
+        k = cl_experts_gpu(c, expert, t->n, x, &cols);
+        group = 64;
+        n_items = cl_ceil_div(expert->rows, cols) * group;
+    } else {
+        k = cl_kern(c, CLK_LINEAR_EXPERTS, expert->dtype);
+    }
 
     for (int m = 0; m < t->n_mems; m++) {
-        struct cl_launch l = cl_begin(c, cl_kern(c, CLK_LINEAR_EXPERTS, expert->dtype), "linear_experts");
+        struct cl_launch l = cl_begin(c, k, "linear_experts");
         cl_arg_mem(&l, y, y_off);
         cl_arg_tensor(&l, x);
         cl_arg_mem(&l, t->distinct[m], 0);
@@ -144,7 +155,7 @@ static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem 
         cl_arg_int(&l, expert->rows);
         cl_arg_int(&l, n_pairs);
         cl_arg_int(&l, per_row);
-        cl_run(&l, 2, (size_t[]){(size_t)expert->rows, (size_t)n_pairs}, (size_t[]){16, 1});
+        cl_run(&l, 2, (size_t[]){n_items, (size_t)n_pairs}, (size_t[]){group, 1});
     }
 }
 

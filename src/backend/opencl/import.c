@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-enum { PAGE = 4096, CHECKED = 4096 };
+enum { PAGE = 4096, CHECKED = 4096, SPLIT_PAD = 15 /* bytes of a row at most, layout_gpu.c */ };
 
 /* ---- windows of a mapped file ---- */
 void cl_window_release(struct clb *c, struct cl_window *w)
@@ -92,8 +92,11 @@ static bool may_map(const struct clb *c, const struct host_matrix *m, const uint
 static int fill_part(struct clb *c, struct cl_part *p, const struct host_matrix *m, struct err *err)
 {
     const uint8_t *data = (const uint8_t *)m->data + p->start;
-    struct cl_window *w = may_map(c, m, data) ? window_over(c, m, data, p->size) : NULL;
+    struct cl_window *w;
 
+    if (cl_split_wanted(c, m->dtype, m->cols))
+        return cl_split_fill(c, p, m, err);
+    w = may_map(c, m, data) ? window_over(c, m, data, p->size) : NULL;
     if (w != NULL) {
         p->window = w;
         p->mem = w->mem;
@@ -113,10 +116,11 @@ int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *
     struct clb *c = (struct clb *)be;
     struct tensor t = {.dtype = m->dtype, .rows = m->rows, .cols = m->cols};
     size_t row = cl_row_size(&t), limit = cl_max_alloc(c) / PAGE * PAGE, rows_each;
+    bool split = cl_split_wanted(c, m->dtype, m->cols);
     int rc = 0;
 
     /* a window begins up to a page before the part */
-    rows_each = limit > PAGE ? (limit - PAGE) / row : 0;
+    rows_each = limit > PAGE ? (limit - PAGE) / (row + (split ? SPLIT_PAD : 0)) : 0;
     if (rows_each == 0)
         return err_set(
             err, ERR_LIMIT,
@@ -128,6 +132,7 @@ int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *
     struct cl_buffer *b = cl_buffer_new(c, tensor_size(&t), (int)n_parts, err);
     if (b == NULL)
         return ERR_NOMEM;
+    b->layout = split ? CL_LAYOUT_SPLIT : CL_LAYOUT_STORED;
     for (size_t i = 0; i < n_parts && rc == 0; i++) {
         struct cl_part *p = &b->parts[i];
         size_t first = i * rows_each, left = (size_t)m->rows - first;
@@ -147,8 +152,12 @@ int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *
 int cl_export(struct backend *be, float *out, const struct tensor *w, struct err *err)
 {
     size_t row = cl_row_size(w);
-    uint8_t *bytes = mem_array(tensor_size(w) + 1, 1);
+    uint8_t *bytes;
     int rc;
+
+    if (cl_is_split(w))
+        return cl_split_export((struct clb *)be, out, w, err);
+    bytes = mem_array(tensor_size(w) + 1, 1);
 
     if (bytes == NULL)
         return err_set(err, ERR_NOMEM, "%s: no memory for %zu bytes", be->device, tensor_size(w));

@@ -67,7 +67,8 @@ static int choose_family(struct clb *c, struct err *err)
         c->family = strcmp(want, "gpu") == 0 ? CL_FAMILY_GPU : CL_FAMILY_CPU;
     else
         c->family = c->dev.type == CL_DEVICE_TYPE_CPU ? CL_FAMILY_CPU : CL_FAMILY_GPU;
-    c->canonical = c->family == CL_FAMILY_CPU || c->params.deterministic;
+    c->gpu = c->family == CL_FAMILY_GPU && cl_gpu_able(&c->dev);
+    c->canonical = !c->gpu || c->params.deterministic;
     return 0;
 }
 

@@ -83,6 +83,10 @@ void cl_linear(struct backend *be, const struct tensor *out, const struct tensor
     struct clb *c = (struct clb *)be;
     struct cl_rows part;
 
+    if (c->gpu) {
+        cl_linear_gpu(c, out, x, w, bias);
+        return;
+    }
     if (x->rows >= MANY_ROWS && is_packed(w->dtype)) {
         run_widened(c, out, x, w, bias);
         return;

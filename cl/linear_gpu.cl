@@ -1,0 +1,355 @@
+/* Matrix products, GPU family: a group of lanes for some weight rows, loads of
+ * 16 bytes a lane, neighbouring lanes neighbouring bytes.
+ *
+ * linear_row, linear_few4, linear_few8: lanes share the units of R weight rows,
+ * which are read once for up to MB rows of x; linear_tile: a tile in local
+ * memory.  linear_canon1, 4, 16: sums in the canonical order, the same bits for
+ * any number of rows and as the cpu backend.  experts_row, experts_canon: one
+ * row by the matrix of its expert.  Formats and build options: quant_gpu.clh.  Barriers stand in uniform control
+ * flow; rows past the end are read again and not written. */
+#include "common.clh"
+#include "quant_gpu.clh"
+
+#define WG 64 /* lanes of a group, but linear_tile's */
+#define GROUP(n) __attribute__((reqd_work_group_size(n, 1, 1)))
+#define LINEAR_ARGS                                                                                            \
+    OUT(out), IN(x), IN(w), IN(bias), const int has_bias, const int k, const int n_w, const int n_rows,        \
+        const int first, const int out_cols
+#define WRITE(row, col, v)                                                                                     \
+    OUT_PTR(float, out)[(ulong)(row) * out_cols + first + (col)] =                                             \
+        has_bias ? (v) + IN_PTR(float, bias)[first + (col)] : (v)
+
+/* a chain over 4 neighbouring k */
+static inline float dot4(float4 a, float4 b, float sum)
+{
+    sum = fma(a.x, b.x, sum);
+    sum = fma(a.y, b.y, sum);
+    sum = fma(a.z, b.z, sum);
+    return fma(a.w, b.w, sum);
+}
+
+/* t[i * WG + 0 .. WG - 1] summed into t[i * WG] for i < n by a fixed tree */
+static inline void tree_wg(__local float *t, int n, int lane)
+{
+    for (int half_log = 5; half_log >= 0; half_log--) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = lane; i < n << half_log; i += WG) {
+            const int at = (i >> half_log) * WG + (i & ((1 << half_log) - 1));
+            t[at] += t[at + (1 << half_log)];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* ---- one row of x ---- */
+#define R 4 /* weight rows of a group */
+
+/* acc[r] += this lane's units of row r times x; quants: raw sums first, then their scale */
+static inline void row_sums(float acc[R], ROW w[R], const __global float *x, int lane, int k)
+{
+    for (int u = lane; u < n_units(k); u += WG) {
+        unit v[R];
+        UNROLL for (int r = 0; r < R; r++) v[r] = unit_load(w[r], u, k);
+#if QUANTS
+        UNROLL for (int h = 0; h < HALF_UNITS; h++)
+        {
+            float sum[R], sum_x = 0.0f;
+            UNROLL for (int r = 0; r < R; r++) sum[r] = 0.0f;
+            UNROLL for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)
+            {
+                const float4 xs = quad(x, unit_k(u, j), k);
+                sum_x += (xs.x + xs.y) + (xs.z + xs.w);
+                UNROLL for (int r = 0; r < R; r++) sum[r] = dot4(unit_raw(v[r], j), xs, sum[r]);
+            }
+            UNROLL for (int r = 0; r < R; r++)
+            {
+                const float2 s = unit_scale(w[r], u, h, k);
+                acc[r] = fma(s.x, sum[r], acc[r]);
+                if (UE == 32)
+                    acc[r] = fma(-s.y, sum_x, acc[r]);
+            }
+        }
+#else
+        UNROLL for (int j = 0; j < UE / 4; j++)
+        {
+            const float4 xs = quad(x, unit_k(u, j), k);
+            UNROLL for (int r = 0; r < R; r++) acc[r] = dot4(unit_raw(v[r], j), xs, acc[r]);
+        }
+#endif
+    }
+}
+
+/* global (ceil(n_w / R) * WG, n_rows), local (WG, 1) */
+__kernel GROUP(WG) void linear_row(LINEAR_ARGS)
+{
+    __local float t[R * WG];
+    const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * R, row = (int)get_group_id(1);
+    float acc[R];
+    ROW w[R];
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);
+        acc[r] = 0.0f;
+    }
+    row_sums(acc, w, IN_PTR(float, x) + (ulong)row * k, lane, k);
+    UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
+    tree_wg(t, R, lane);
+    if (lane < R && o + lane < n_w)
+        WRITE(row, o + lane, t[lane * WG]);
+}
+
+/* ---- 2 .. 8 rows of x: weights once for MB of them ---- */
+#define LINEAR_FEW(name, NR, MB)                                                                               \
+    __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
+    {                                                                                                          \
+        __local float t[NR * MB * WG];                                                                         \
+        const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * NR, m = (int)get_group_id(1) * MB;   \
+        float acc[NR][MB];                                                                                     \
+        ROW w[NR];                                                                                             \
+        UNROLL for (int r = 0; r < NR; r++)                                                                    \
+        {                                                                                                      \
+            w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);                              \
+            UNROLL for (int b = 0; b < MB; b++) acc[r][b] = 0.0f;                                              \
+        }                                                                                                      \
+        for (int u = lane; u < n_units(k); u += WG) {                                                          \
+            unit v[NR];                                                                                        \
+            UNROLL for (int r = 0; r < NR; r++) v[r] = unit_load(w[r], u, k);                                  \
+            UNROLL for (int h = 0; h < HALF_UNITS; h++)                                                        \
+            {                                                                                                  \
+                float2 s[NR];                                                                                  \
+                UNROLL for (int r = 0; r < NR; r++) s[r] = unit_scale(w[r], u, h, k);                          \
+                UNROLL for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)       \
+                {                                                                                              \
+                    float4 ws[NR];                                                                             \
+                    UNROLL for (int r = 0; r < NR; r++) ws[r] = scaled(unit_raw(v[r], j), s[r]);               \
+                    UNROLL for (int b = 0; b < MB; b++)                                                        \
+                    {                                                                                          \
+                        const float4 xs =                                                                      \
+                            quad(IN_PTR(float, x) + (ulong)min(m + b, n_rows - 1) * k, unit_k(u, j), k);       \
+                        UNROLL for (int r = 0; r < NR; r++) acc[r][b] = dot4(ws[r], xs, acc[r][b]);            \
+                    }                                                                                          \
+                }                                                                                              \
+            }                                                                                                  \
+        }                                                                                                      \
+        UNROLL for (int r = 0; r < NR; r++) UNROLL for (int b = 0; b < MB; b++)                                \
+            t[(b * NR + r) * WG + lane] = acc[r][b];                                                           \
+        tree_wg(t, NR * MB, lane);                                                                             \
+        for (int i = lane; i < NR * MB; i += WG)                                                               \
+            if (m + i / NR < n_rows && o + i % NR < n_w)                                                       \
+                WRITE(m + i / NR, o + i % NR, t[i * WG]);                                                      \
+    }
+
+/* global (ceil(n_w / NR) * WG, ceil(n_rows / MB)), local (WG, 1) */
+LINEAR_FEW(linear_few4, 4, 4)
+LINEAR_FEW(linear_few8, 2, 8)
+
+/* ---- bringing a tile to local memory ---- */
+/* Into registers: the rows m .. of x in quads (gx), o .. of w in granules (gw) with their scales, KS
+ * values from k0 on, by LANES lanes. */
+#define STAGE_REGS(TM, TN, KS, LANES)                                                                          \
+    float4 gx[(TM * KS / 4 + LANES - 1) / LANES];                                                              \
+    granule gw[(TN * KS / TE + LANES - 1) / LANES];                                                            \
+    float2 gs[(TN * KS / TE + LANES - 1) / LANES];
+#define FETCH(k0, TM, TN, KS, LANES)                                                                           \
+    UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
+    {                                                                                                          \
+        const int e = lane + i * LANES, at = (k0) + e % (KS / 4) * 4;                                          \
+        gx[i] = quad(xs_mem + (ulong)min(m + e / (KS / 4), n_rows - 1) * k, at, k);                            \
+    }                                                                                                          \
+    UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
+    {                                                                                                          \
+        const int e = lane + i * LANES, at = (k0) + e % (KS / TE) * TE;                                        \
+        ROW row = ws_mem + (ulong)min(o + e / (KS / TE), n_w - 1) * row_stride(k);                       \
+        gw[i] = at < k ? granule_load(row, at, k) : (granule)0;                                                \
+        gs[i] = at < k ? granule_scale(row, at, k) : (float2)0.0f;                                             \
+    }
+
+/* Out of registers: value kk of row r goes to xs[PX(r, kk)], ws[PW(r, kk)]. */
+#define PUT4(base, P, r, kk, f)                                                                                \
+    base[P(r, kk)] = (f).x;                                                                                    \
+    base[P(r, (kk) + 1)] = (f).y;                                                                              \
+    base[P(r, (kk) + 2)] = (f).z;                                                                              \
+    base[P(r, (kk) + 3)] = (f).w;
+#define STORE(TM, TN, KS, LANES, PX, PW)                                                                       \
+    UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
+    {                                                                                                          \
+        const int e = lane + i * LANES;                                                                        \
+        if (TM * KS / 4 % LANES == 0 || e < TM * KS / 4) {                                                     \
+            PUT4(xs, PX, e / (KS / 4), e % (KS / 4) * 4, gx[i])                                                \
+        }                                                                                                      \
+    }                                                                                                          \
+    UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
+    {                                                                                                          \
+        const int e = lane + i * LANES;                                                                        \
+        if (TN * KS / TE % LANES == 0 || e < TN * KS / TE) {                                                   \
+            UNROLL for (int j = 0; j < TE / 4; j++)                                                            \
+            {                                                                                                  \
+                const float4 f = scaled(granule_raw(gw[i], j), gs[i]);                                         \
+                PUT4(ws, PW, e / (KS / TE), e % (KS / TE) * TE + 4 * j, f)                                     \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+
+/* ---- many rows: TM x 64 outputs, 8 x 4 a lane, one chain along k ---- */
+#ifndef TM
+#define TM 64 /* 32: for devices with groups of at most 64 */
+#endif
+#define TN 64
+#define KS 16
+#define LANES (TM / 8 * (TN / 4))
+#define TX(r, kk) ((kk) * (TM + 4) + (r))
+#define TW(r, kk) ((kk) * (TN + 4) + (r))
+
+/* global (ceil(n_w / TN) * LANES, ceil(n_rows / TM)), local (LANES, 1) */
+__kernel GROUP(LANES) void linear_tile(LINEAR_ARGS)
+{
+    __local float4 xs4[KS * (TM + 4) / 4], ws4[KS * (TN + 4) / 4];
+    __local float *xs = (__local float *)xs4, *ws = (__local float *)ws4;
+    const int lane = (int)get_local_id(0), lx = lane % (TN / 4), ly = lane / (TN / 4);
+    const int o = (int)get_group_id(0) * TN, m = (int)get_group_id(1) * TM;
+    const __global float *xs_mem = IN_PTR(float, x);
+    ROW ws_mem = IN_PTR(uchar, w);
+    float4 acc[8];
+    UNROLL for (int i = 0; i < 8; i++) acc[i] = 0.0f;
+    STAGE_REGS(TM, TN, KS, LANES)
+    FETCH(0, TM, TN, KS, LANES)
+    for (int k0 = 0; k0 < k; k0 += KS) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        STORE(TM, TN, KS, LANES, TX, TW)
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (k0 + KS < k) { /* travels while this step computes */
+            FETCH(k0 + KS, TM, TN, KS, LANES)
+        }
+        _Pragma("unroll 4") for (int i = 0; i < KS; i++)
+        {
+            const float4 b = ws4[i * ((TN + 4) / 4) + lx];
+            const float4 a = xs4[i * ((TM + 4) / 4) + ly], c = xs4[i * ((TM + 4) / 4) + TM / 8 + ly];
+            acc[0] = fma((float4)a.x, b, acc[0]);
+            acc[1] = fma((float4)a.y, b, acc[1]);
+            acc[2] = fma((float4)a.z, b, acc[2]);
+            acc[3] = fma((float4)a.w, b, acc[3]);
+            acc[4] = fma((float4)c.x, b, acc[4]);
+            acc[5] = fma((float4)c.y, b, acc[5]);
+            acc[6] = fma((float4)c.z, b, acc[6]);
+            acc[7] = fma((float4)c.w, b, acc[7]);
+        }
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        const int row = m + (i < 4 ? 0 : TM / 2) + 4 * ly + (i & 3);
+        UNROLL for (int j = 0; j < 4; j++)
+            if (row < n_rows && o + 4 * lx + j < n_w)
+                WRITE(row, o + 4 * lx + j, PART_OF(acc[i], j));
+    }
+}
+
+/* ---- the canonical order ---- */
+/* 16 neighbouring lanes are the 16 partial sums; each keeps NW x NX outputs of its l and walks along k
+ * in steps of 16, w and x from local memory.  SW x SX such sets make a group.  red: 16 partial sums
+ * of 16 outputs a set, pitch 17. */
+#define RED_SIZE(SETS) ((SETS) * 16 * 17)
+static inline float tree_of(const __local float *p)
+{
+    float a[8];
+    UNROLL for (int i = 0; i < 8; i++) a[i] = p[i] + p[i + 8];
+    UNROLL for (int n = 4; n > 0; n /= 2)
+        UNROLL for (int i = 0; i < n; i++) a[i] += a[i + n];
+    return a[0];
+}
+
+#define CANON_BODY(NW, NX, SW, SX, KC, WRITE_OUT)                                                              \
+    __local float xs[SX * NX * (KC + 16 / NW)], ws[SW * NW * (KC + 16 / NW)], red[RED_SIZE(SW * SX)];          \
+    const int l = lane % 16, set = lane / 16, sw = set % SW, sx = set / SW;                                    \
+    float acc[NW * NX];                                                                                        \
+    UNROLL for (int i = 0; i < NW * NX; i++) acc[i] = 0.0f;                                                    \
+    STAGE_REGS((SX * NX), (SW * NW), KC, WG)                                                                   \
+    FETCH(0, (SX * NX), (SW * NW), KC, WG)                                                                     \
+    for (int k0 = 0; k0 < k; k0 += KC) {                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
+        STORE((SX * NX), (SW * NW), KC, WG, CX_##KC##_##NW, CX_##KC##_##NW)                                    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
+        if (k0 + KC < k) {                                                                                     \
+            FETCH(k0 + KC, (SX * NX), (SW * NW), KC, WG)                                                       \
+        }                                                                                                      \
+        for (int s = l; s < min(KC, k - k0); s += 16) {                                                        \
+            float a[NW];                                                                                       \
+            UNROLL for (int i = 0; i < NW; i++) a[i] = ws[CX_##KC##_##NW(sw * NW + i, s)];                     \
+            UNROLL for (int j = 0; j < NX; j++)                                                                \
+            {                                                                                                  \
+                const float b = xs[CX_##KC##_##NW(sx * NX + j, s)];                                            \
+                UNROLL for (int i = 0; i < NW; i++) acc[i * NX + j] = fma(a[i], b, acc[i * NX + j]);           \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    UNROLL for (int at = 0; at < NW * NX; at += 16)                                                            \
+    {                                                                                                          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
+        UNROLL for (int i = 0; i < 16 && at + i < NW * NX; i++) red[(set * 16 + i) * 17 + l] = acc[at + i];    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
+        const int row = m + sx * NX + (at + l) % NX, col = o + sw * NW + (at + l) / NX;                        \
+        if (at + l < NW * NX && row < n_rows && col < n_w) {                                                   \
+            const float v = tree_of(red + (set * 16 + l) * 17);                                                \
+            WRITE_OUT(row, col, v);                                                                            \
+        }                                                                                                      \
+    }
+/* rows of a set's two neighbours 16 banks apart */
+#define CX_128_2(r, kk) ((r) * (128 + 8) + (kk))
+#define CX_64_4(r, kk) ((r) * (64 + 4) + (kk))
+#define CX_32_8(r, kk) ((r) * (32 + 2) + (kk))
+
+#define LINEAR_CANON(name, NW, NX, SW, SX, KC)                                                                 \
+    __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
+    {                                                                                                          \
+        const int lane = (int)get_local_id(0);                                                                 \
+        const int o = (int)get_group_id(0) * (SW * NW), m = (int)get_group_id(1) * (SX * NX);                  \
+        const __global float *xs_mem = IN_PTR(float, x);                                                       \
+        ROW ws_mem = IN_PTR(uchar, w);                                                                   \
+        CANON_BODY(NW, NX, SW, SX, KC, WRITE)                                                                  \
+    }
+
+/* global (ceil(n_w / (SW NW)) * WG, ceil(n_rows / (SX NX))), local (WG, 1) */
+LINEAR_CANON(linear_canon1, 2, 1, 4, 1, 128)
+LINEAR_CANON(linear_canon4, 4, 4, 4, 1, 64)
+LINEAR_CANON(linear_canon16, 8, 8, 2, 2, 32)
+
+/* ---- experts: y[p] = experts[ids[p]] . x[p / per_row] for the pairs p whose expert lies in this memory ---- */
+#define EXPERT_ARGS                                                                                            \
+    OUT(y), IN(x), IN(w), IN(offsets), IN(ids), const int n_k, const int n_w, const int n_pairs, const int per_row
+#define EXPERT_WRITE(row, col, v)                                                                              \
+    if (here)                                                                                                  \
+    OUT_PTR(float, y)[(ulong)p * n_w + (col)] = (v)
+/* the group's pair; nothing is read where its expert is elsewhere: no values, no early return before barriers */
+#define EXPERT_OF_PAIR                                                                                         \
+    const int lane = (int)get_local_id(0), p = (int)get_group_id(1);                                           \
+    const ulong place = IN_PTR(ulong, offsets)[IN_PTR(int, ids)[p]];                                              \
+    const int here = place != ~(ulong)0, k = here ? n_k : 0;                                                      \
+    const __global float *xs_mem = IN_PTR(float, x) + (ulong)(p / per_row) * n_k;                              \
+    ROW ws_mem = w_mem + (here ? place : 0);
+
+/* global (ceil(n_w / R) * WG, pairs), local (WG, 1) */
+__kernel GROUP(WG) void experts_row(EXPERT_ARGS)
+{
+    __local float t[R * WG];
+    EXPERT_OF_PAIR
+    const int o = (int)get_group_id(0) * R;
+    float acc[R];
+    ROW w[R];
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        w[r] = ws_mem + (ulong)min(o + r, n_w - 1) * row_stride(k);
+        acc[r] = 0.0f;
+    }
+    row_sums(acc, w, xs_mem, lane, k);
+    UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
+    tree_wg(t, R, lane);
+    if (lane < R && o + lane < n_w)
+        EXPERT_WRITE(0, o + lane, t[lane * WG]);
+}
+
+/* global (ceil(n_w / 8) * WG, pairs), local (WG, 1) */
+__kernel GROUP(WG) void experts_canon(EXPERT_ARGS)
+{
+    EXPERT_OF_PAIR
+    const int o = (int)get_group_id(0) * 8, m = 0, n_rows = 1;
+    CANON_BODY(2, 1, 4, 1, 128, EXPERT_WRITE)
+}

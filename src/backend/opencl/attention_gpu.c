@@ -1,0 +1,149 @@
+/* Launches of attention, GPU family: the tile of query rows by head_dim, heads
+ * of a kv head and local memory; few rows split their chunks over groups and
+ * join them.  Both give the same bits. */
+#include <stdio.h>
+
+#include "backend/opencl/cl.h"
+#include "base/mem.h"
+
+enum { CHUNK = 64, WG = 64, MAX_SPLIT = 128, MAX_SCRATCH = 64 << 20, FEW = 16 };
+
+struct attn {
+    struct clb *c;
+    const struct tensor *out, *q;
+    const struct kv_layer *kv;
+    const struct kv_rows *rows;
+    const struct attention_args *args;
+    int group;         /* query heads of a kv head */
+    int heads, tokens; /* of a tile */
+    int vectors;       /* of 16 values in a head */
+    int64_t n_chunks;  /* that a sequence may have */
+};
+
+/* struct tile of attn_gpu.cl and what attn_tiles keeps beside it */
+static size_t local_bytes(const struct attn *a, int heads, int tokens)
+{
+    size_t rows = (size_t)(heads * tokens), pitch = (rows + 3) / 4 * 4;
+    return 4 * (CHUNK * pitch + rows * (16 * (size_t)a->vectors + 4) + 4 * 16 * 17 + 9 * rows) + 8 * CHUNK +
+           64;
+}
+
+/* Rows of a tile: at most 16, so that sums stay in registers; false when not even one fits. */
+static bool choose_tile(struct attn *a, bool one_token)
+{
+    int dim = a->kv->head_dim, most = dim <= 128 ? 16 : dim <= 256 ? 8 : 4;
+    size_t room = a->c->dev.local_size;
+
+    if (dim > 512)
+        return false;
+    a->heads = a->group;
+    while (a->heads > 1 && (a->heads > most || local_bytes(a, a->heads, 1) > room))
+        a->heads = (a->heads + 1) / 2;
+    a->tokens = one_token ? 1 : most / a->heads;
+    while (a->tokens > 1 && local_bytes(a, a->heads, a->tokens) > room)
+        a->tokens /= 2;
+    return local_bytes(a, a->heads, a->tokens) <= room;
+}
+
+static struct cl_launch begin(const struct attn *a, const char *kernel)
+{
+    int rows = a->heads * a->tokens, keys = rows == 1 ? 16 : rows == 2 ? 8 : 4;
+    char options[96];
+
+    snprintf(options, sizeof options, "-DHD=%d -DG=%d -DGB=%d -DBT=%d -DNK=%d -DKV_F16=%d", a->kv->head_dim,
+             a->group, a->heads, a->tokens, keys, a->kv->k.dtype == DTYPE_F16);
+    return cl_begin(a->c, cl_kernel_get(a->c, "attn_gpu.cl", options, kernel), "attention");
+}
+
+static void put_args(struct cl_launch *l, const struct attn *a)
+{
+    float cap = a->args->softcap;
+
+    cl_arg_tensor(l, a->q);
+    cl_arg_tensor(l, &a->kv->k);
+    cl_arg_tensor(l, &a->kv->v);
+    cl_arg_tensor(l, &a->rows->pos);
+    cl_arg_tensor(l, &a->rows->seq);
+    cl_arg_tensor(l, &a->rows->pages);
+    cl_arg_int(l, a->kv->n_kv_heads);
+    cl_arg_int(l, a->kv->page_size);
+    cl_arg_int(l, a->rows->pages.cols);
+    cl_arg_int(l, a->args->window);
+    cl_arg_float(l, a->args->scale);
+    cl_arg_float(l, cap);
+    cl_arg_float(l, cap > 0 ? 1.0f / cap : 0.0f);
+}
+
+/* Groups side by side for the heads of a tile. */
+static size_t head_tiles(const struct attn *a)
+{
+    return (size_t)a->kv->n_kv_heads * cl_ceil_div(a->group, a->heads);
+}
+
+/* Each tile from its first chunk to its last. */
+static void run_tiles(const struct attn *a)
+{
+    struct cl_launch l = begin(a, "attn_tiles");
+
+    cl_arg_tensor(&l, a->out);
+    put_args(&l, a);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 3, (size_t[]){WG, head_tiles(a), cl_ceil_div(a->q->rows, a->tokens)}, (size_t[]){WG, 1, 1});
+}
+
+/* Chunks side by side, then joined. */
+static void run_split(const struct attn *a, size_t scratch)
+{
+    int64_t n_split = a->n_chunks < MAX_SPLIT ? a->n_chunks : MAX_SPLIT;
+    cl_mem parts = cl_scratch_get(a->c, CL_SCRATCH_ATTN, scratch);
+
+    if (parts == NULL)
+        return;
+    struct cl_launch l = begin(a, "attn_chunks");
+    cl_arg_mem(&l, parts, 0);
+    put_args(&l, a);
+    cl_arg_int(&l, n_split);
+    cl_arg_int(&l, a->n_chunks);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 3, (size_t[]){(size_t)n_split * WG, head_tiles(a), (size_t)a->q->rows}, (size_t[]){WG, 1, 1});
+
+    l = begin(a, "attn_join");
+    cl_arg_tensor(&l, a->out);
+    cl_arg_mem(&l, parts, 0);
+    cl_arg_tensor(&l, &a->rows->pos);
+    cl_arg_int(&l, a->args->window);
+    cl_arg_int(&l, a->n_chunks);
+    cl_arg_int(&l, a->args->n_heads);
+    cl_arg_int(&l, a->q->rows);
+    cl_run(&l, 3, (size_t[]){(size_t)a->kv->head_dim, (size_t)a->args->n_heads, (size_t)a->q->rows},
+           (size_t[]){WG, 1, 1});
+}
+
+bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tensor *q,
+                      const struct kv_layer *kv, const struct kv_rows *rows,
+                      const struct attention_args *args)
+{
+    struct attn a = {.c = c,
+                     .out = out,
+                     .q = q,
+                     .kv = kv,
+                     .rows = rows,
+                     .args = args,
+                     .group = args->n_heads / kv->n_kv_heads,
+                     .vectors = (kv->head_dim + 15) / 16,
+                     .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK)};
+    bool alone = q->rows <=
+                 2 * rows->pages.rows; /* about one row of each sequence: no neighbours to share keys with */
+    size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
+
+    if (!choose_tile(&a, alone || q->rows <= FEW))
+        return false;
+    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) &&
+                scratch <= MAX_SCRATCH && scratch <= cl_max_alloc(c) / 2;
+    bool idle = (size_t)q->rows * head_tiles(&a) < 16 * (size_t)c->dev.units;
+    if (a.tokens == 1 && a.n_chunks > 1 && idle && fits)
+        run_split(&a, scratch);
+    else
+        run_tiles(&a);
+    return true;
+}

@@ -1,0 +1,108 @@
+/* Launches of matrix products, GPU family: the form by the number of rows and
+ * by whether sums are in the canonical order. */
+#include <stdio.h>
+
+#include "backend/opencl/cl.h"
+
+/* Rows of x and of w that one group takes, its work-items, and up to how many rows of x it is used. */
+static const struct form {
+    const char *kernel;
+    int rows, cols, group;
+    int64_t up_to;
+} fast[] =
+    {
+        {"linear_row", 1, 4, 64, 1},
+        {"linear_few4", 4, 4, 64, 4},
+        {"linear_few8", 8, 2, 64, 8},
+        {"linear_tile", 64, 64, 128, INT64_MAX},
+},
+  fast_narrow[] =
+      {
+          /* groups of at most 64 */
+          {"linear_row", 1, 4, 64, 1},
+          {"linear_few4", 4, 4, 64, 4},
+          {"linear_few8", 8, 2, 64, 8},
+          {"linear_tile", 32, 64, 64, INT64_MAX},
+},
+  canonical[] = {
+      {"linear_canon1", 1, 8, 64, 1},
+      {"linear_canon4", 4, 16, 64, 8},
+      {"linear_canon16", 16, 16, 64, INT64_MAX},
+};
+
+bool cl_gpu_able(const struct cl_device *d)
+{
+    return d->max_group >= 64 && d->max_item[0] >= 64 && d->local_size >= 12 * 1024;
+}
+
+static bool is_narrow(const struct clb *c)
+{
+    return c->dev.max_group < 128 || c->dev.max_item[0] < 128;
+}
+
+/* May lanes load 16 bytes at once, from rows of w at `off` and from x? */
+static bool in_units(const struct tensor *w, cl_ulong off, const struct tensor *x)
+{
+    bool has = w->dtype == DTYPE_F32 || w->dtype == DTYPE_F16 || w->dtype == DTYPE_BF16 ||
+               w->dtype == DTYPE_Q4_K || cl_is_split(w);
+    cl_ulong x_off;
+
+    cl_tensor_mem(x, &x_off);
+    return has && w->cols % 32 == 0 && off % 16 == 0 && cl_row_stride(w) % 16 == 0 && x_off % 16 == 0;
+}
+
+static cl_kernel kernel_for(struct clb *c, const char *name, const struct tensor *w, bool units)
+{
+    char options[96];
+
+    snprintf(options, sizeof options, "-DWT=WT_%s -DSPLIT=%d -DUNITS=%d%s", dtype_info(w->dtype)->name,
+             cl_is_split(w), units, is_narrow(c) ? " -DTM=32" : "");
+    return cl_kernel_get(c, "linear_gpu.cl", options, name);
+}
+
+static void run_part(struct clb *c, const struct form *f, const struct cl_rows *part,
+                     const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                     const struct tensor *bias)
+{
+    struct cl_launch l = cl_begin(c, kernel_for(c, f->kernel, w, in_units(w, part->off, x)), "linear");
+    size_t group = (size_t)f->group;
+
+    cl_arg_tensor(&l, out);
+    cl_arg_tensor(&l, x);
+    cl_arg_mem(&l, part->mem, part->off);
+    cl_arg_tensor(&l, bias != NULL ? bias : x); /* always a valid argument */
+    cl_arg_int(&l, bias != NULL);
+    cl_arg_int(&l, x->cols);
+    cl_arg_int(&l, part->n_rows);
+    cl_arg_int(&l, x->rows);
+    cl_arg_int(&l, part->row);
+    cl_arg_int(&l, out->cols);
+    cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, f->cols) * group, cl_ceil_div(x->rows, f->rows)},
+           (size_t[]){group, 1});
+}
+
+void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                   const struct tensor *bias)
+{
+    const struct form *f = c->canonical ? canonical : is_narrow(c) ? fast_narrow : fast;
+    struct cl_rows part;
+
+    while (f->up_to < x->rows)
+        f++;
+    for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
+        run_part(c, f, &part, out, x, w, bias);
+}
+
+cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x,
+                         int *cols)
+{
+    bool units = true;
+
+    for (int e = 0; e < n_experts; e++) {
+        cl_ulong off = 0;
+        cl_tensor_mem(&experts[e], &off);
+        units = units && in_units(&experts[e], off, x);
+    }
+    *cols = c->canonical ? 8 : 4;
+    return kernel_for(c, c->canonical ? "experts_canon" : "experts_row", &experts[0], units);
+}
