@@ -31,6 +31,9 @@ static struct backend *open_one(const char *selector, const struct backend_param
     return registry_open(selector, params, be, &n, NULL, 0, err) == 0 ? be[0] : NULL;
 }
 
+/* Where Debian and others say that PoCL is there. */
+#define POCL_ICD "/etc/OpenCL/vendors/pocl.icd"
+
 struct tally {
     int ok, bad;
 };
@@ -143,7 +146,7 @@ START_TEST(selector)
     struct err err = {0};
     struct device_list l;
 
-    if (!set("OCL_ICD_VENDORS", "pocl.icd") || !set("POCL_DEVICES", "pthread pthread"))
+    if (!set("OCL_ICD_VENDORS", POCL_ICD) || !set("POCL_DEVICES", "pthread pthread"))
         return;
     ck_assert_int_eq(registry_list(&l, NULL), 0);
     bool two = l.n_devices == 4;
@@ -466,6 +469,10 @@ int main(void)
 {
     Suite *s = suite_create("opencl");
     TCase *t = tcase_create("opencl");
+
+    /* other platforms that are installed are for those who ask for them; some end a sanitized process */
+    if (access(POCL_ICD, R_OK) == 0)
+        setenv("OCL_ICD_VENDORS", POCL_ICD, 0);
 
     tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, bits_of_cpu, 0, (int)(sizeof settings / sizeof *settings));
