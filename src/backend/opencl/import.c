@@ -50,7 +50,7 @@ static struct cl_window *window_over(struct clb *c, const struct host_matrix *m,
                                      size_t size)
 {
     size_t limit = cl_max_alloc(c) / PAGE * PAGE;
-    size_t begin = (size_t)(p - m->file) / PAGE * PAGE, end = (m->file_size + PAGE - 1) / PAGE * PAGE;
+    size_t begin = (size_t)(p - m->file) / PAGE * PAGE, end = m->file_size;
     cl_int code;
 
     for (struct cl_window *w = c->windows; w != NULL; w = w->next)
