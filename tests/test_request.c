@@ -175,6 +175,31 @@ START_TEST(logprobs)
 }
 END_TEST
 
+/* As many as there are: every id once, falling, the lower id first among equals. */
+START_TEST(logprobs_of_all_ids)
+{
+    struct forge_engine *e = engine_of(TINY);
+    struct forge_request_params p = request_params("One", 2);
+    bool seen[3072];
+    p.n_logprobs = 3072;
+    struct forge_request *r = generate(e, &p);
+    for (size_t i = 0; i < 2; i++) {
+        size_t n;
+        const struct forge_logprob *l = forge_request_logprobs(r, 0, i, &n);
+        ck_assert_uint_eq(n, 3073);
+        ck_assert_int_eq(l[0].id, l[1].id);
+        memset(seen, 0, sizeof seen);
+        for (size_t k = 1; k < n; k++) {
+            test_that(!seen[l[k].id], "id %d twice", (int)l[k].id);
+            seen[l[k].id] = true;
+            test_that(k == 1 || l[k - 1].logprob >= l[k].logprob, "%zu is larger than the one before", k);
+        }
+    }
+    forge_request_free(r);
+    forge_engine_close(e);
+}
+END_TEST
+
 /* An empty prompt starts from the token that starts a text, or separates texts. */
 START_TEST(empty_prompt)
 {
@@ -513,7 +538,7 @@ START_TEST(non_finite_logits)
         p.sampling.temp = i == 1 ? 0.7f : 0;
         p.n_logprobs = i == 2 ? 1 : -1;
         ck_assert_int_eq(forge_generate(e, &p, &r, &err), FORGE_ERR_NUMERIC);
-        ck_assert_msg(strstr(err.message, "non-finite logits at step 1") != NULL, "%s", err.message);
+        ck_assert_msg(strstr(err.message, "step 1 (position ") && strstr(err.message, "non-finite logits"), "%s", err.message);
         ck_assert_int_eq(forge_request_finish(r, 0), FORGE_FINISH_ERROR);
         ck_assert_int_eq(forge_request_error(r)->code, FORGE_ERR_NUMERIC);
         forge_request_free(r);
@@ -549,6 +574,7 @@ int main(void)
     tcase_add_test(t, stop_strings);
     tcase_add_test(t, end_at_once);
     tcase_add_test(t, logprobs);
+    tcase_add_test(t, logprobs_of_all_ids);
     tcase_add_test(t, empty_prompt);
     tcase_add_test(t, length_of_a_text);
     tcase_add_test(t, cancel_in_prefill);

@@ -189,6 +189,71 @@ START_TEST(non_finite_logits_are_errors)
 }
 END_TEST
 
+/* What a model computes must be finite; what a caller gives may hold -inf. */
+START_TEST(only_finite_logits)
+{
+    const float logits[] = {1, -INFINITY, 2};
+    for (int temp = 0; temp < 2; temp++) {
+        struct sampler_params p;
+        struct err err = {0};
+        sampler_params_init(&p);
+        p.temp = temp;
+        ck_assert_int_ge(pick(&p, logits, 3, 0, &err), 0);
+        p.only_finite = true;
+        ck_assert_int_eq(pick(&p, logits, 3, 0, &err), ERR_NUMERIC);
+        ck_assert_msg(strstr(err.msg, "id 1 is -Inf") != NULL, "%s", err.msg);
+    }
+}
+END_TEST
+
+/* A plain argmax needs no memory per id: this vocabulary would take more than 100 GB. */
+START_TEST(memory_by_the_stages_in_force)
+{
+    struct sampler_params p;
+    struct sampler *s;
+    struct err err = {0};
+    sampler_params_init(&p);
+    ck_assert_msg(sampler_new(&s, &p, INT32_MAX, &err) == 0, "%s", err.msg);
+    sampler_free(s);
+    /* greedy with and without scores of its own, and with a mask on either, agree */
+    const float logits[] = {3, 5, 4, 5};
+    const struct sampler_bias none = {0, 0};
+    for (int i = 0; i < 4; i++) {
+        int32_t id;
+        int64_t keep = 3;
+        p.bias = &none;
+        p.n_bias = i & 1;
+        ck_assert_int_eq(sampler_new(&s, &p, 4, NULL), 0);
+        if (i & 2)
+            ck_assert_int_eq(sampler_set_mask(s, ban_all, &keep, NULL), 0);
+        ck_assert_int_eq(sampler_pick(s, logits, &no_history, 0, 0, &id, NULL), 0);
+        ck_assert_int_eq(id, i & 2 ? 3 : 1);
+        sampler_free(s);
+    }
+}
+END_TEST
+
+/* min-p keeps what ties with its bound, and its bound is a share of the largest probability. */
+START_TEST(min_p_at_its_bound)
+{
+    const float logits[] = {0, -0.693147f, -0.6931f, -1}; /* weights 1, 0.5000001, 0.50002, 0.37 */
+    const struct { double min_p; size_t kept; } rows[] = {{1, 1}, {0.50001, 2}, {0.5, 3}, {0.36, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct sampler_params p;
+        struct sampler *s;
+        const struct sampler_cand *c;
+        size_t n;
+        sampler_params_init(&p);
+        p.temp = 1;
+        p.min_p = rows[i].min_p;
+        ck_assert_int_eq(sampler_new(&s, &p, 4, NULL), 0);
+        ck_assert_int_eq(sampler_probs(s, logits, &no_history, &c, &n, NULL), 0);
+        ck_assert_msg(n == rows[i].kept, "min_p %g kept %zu", rows[i].min_p, n);
+        sampler_free(s);
+    }
+}
+END_TEST
+
 START_TEST(mask_and_bans)
 {
     const float logits[] = {5, 4, 3};
@@ -200,7 +265,7 @@ START_TEST(mask_and_bans)
     sampler_params_init(&p);
     ck_assert_int_eq(sampler_new(&s, &p, 3, NULL), 0);
     ck_assert(sampler_is_plain_argmax(s));
-    sampler_set_mask(s, ban_all, &keep);
+    ck_assert_int_eq(sampler_set_mask(s, ban_all, &keep, NULL), 0);
     ck_assert(!sampler_is_plain_argmax(s));
     ck_assert_int_eq(sampler_pick(s, logits, &no_history, 0, 0, &id, NULL), 0);
     ck_assert_int_eq(id, 2);
@@ -397,6 +462,9 @@ int main(void)
     tcase_add_test(t, greedy_takes_the_lowest_of_equals);
     tcase_add_test(t, extreme_values_stay_finite);
     tcase_add_test(t, non_finite_logits_are_errors);
+    tcase_add_test(t, only_finite_logits);
+    tcase_add_test(t, memory_by_the_stages_in_force);
+    tcase_add_test(t, min_p_at_its_bound);
     tcase_add_test(t, mask_and_bans);
     tcase_add_test(t, history_outside_the_vocabulary);
     tcase_add_test(t, draws);

@@ -10,20 +10,43 @@ static bool before(struct forge_logprob a, struct forge_logprob b)
     return a.logprob > b.logprob || (a.logprob == b.logprob && a.id < b.id);
 }
 
-/* The n largest logits, falling, by insertion into a sorted list: nearly all values are turned away at once. */
-static size_t best_logits(struct forge_logprob *out, size_t n, const float *logits, int64_t n_vocab)
+static void swap(struct forge_logprob *a, struct forge_logprob *b)
 {
-    size_t have = 0;
-    for (int64_t i = 0; i < n_vocab && n > 0; i++) {
-        struct forge_logprob c = {(int32_t)i, logits[i]};
-        if (have == n && !before(c, out[n - 1]))
-            continue;
-        size_t at = have < n ? have++ : n - 1;
-        for (; at > 0 && before(c, out[at - 1]); at--)
-            out[at] = out[at - 1];
-        out[at] = c;
+    struct forge_logprob t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* a[0..n) is a heap but for a[at]: no parent is listed before a child of its, so that the last one listed is on top. */
+static void sift(struct forge_logprob *a, size_t n, size_t at)
+{
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && before(a[child], a[child + 1]))
+            child++;
+        if (!before(a[at], a[child]))
+            return;
+        swap(&a[at], &a[child]);
     }
-    return have;
+}
+
+/* The n <= n_vocab largest logits, falling: a heap of the best so far, sorted in place at the end. */
+static void best_logits(struct forge_logprob *out, size_t n, const float *logits, int64_t n_vocab)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct forge_logprob){(int32_t)i, logits[i]};
+    for (size_t i = n / 2; i-- > 0;)
+        sift(out, n, i);
+    for (int64_t i = (int64_t)n; i < n_vocab && n > 0; i++) {
+        struct forge_logprob c = {(int32_t)i, logits[i]};
+        if (!before(c, out[0]))
+            continue;
+        out[0] = c;
+        sift(out, n, 0);
+    }
+    for (size_t m = n; m-- > 1;) {
+        swap(&out[0], &out[m]);
+        sift(out, m, 0);
+    }
 }
 
 int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err)

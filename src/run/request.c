@@ -62,6 +62,7 @@ static int copy_sampling(struct forge_request *r, const struct forge_sampling *s
         .bias = r->bias,
         .n_bias = s->n_bias,
         .seed = r->seed,
+        .only_finite = true,
     };
     return sampler_params_check(&r->sampling, true, r->e->l.config->n_vocab, err);
 }

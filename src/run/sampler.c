@@ -2,8 +2,9 @@
  * walk over the kept ids.  Owns the buffers of one sampler; the edge rules are
  * in tests/golden/README.md ("sampling").  Knows nothing of models or text.
  *
- * Scores and sums are f64 and use only IEEE operations on values that came from
- * f32 logits, so that a seed gives the same text on every machine. */
+ * Scores and sums are f64 and use only IEEE operations (exponential and logarithm
+ * are ours) on values that came from f32 logits, so that a seed gives the same
+ * text on every machine; log-probabilities, which decide nothing, use libm's. */
 #include "run/sampler.h"
 
 #include <float.h>
@@ -19,20 +20,38 @@ struct sampler {
     struct sampler_params p; /* p.bias owned */
     struct sampler_bias *bias;
     int64_t n_vocab;
-    double log_min_p;
     sampler_mask *mask;
     void *mask_user;
-    float *masked;            /* [n_vocab] logits as the mask leaves them */
-    double *score;            /* [n_vocab] after penalties and bias */
-    uint32_t *count;          /* [n_vocab] occurrences, all zero between calls */
-    struct select_item *item; /* [n_vocab] kept candidates, rising id */
-    struct select_item *work; /* [n_vocab] their copy that selection permutes */
-    struct sampler_cand *cand; /* [n_vocab] the answer */
+    /* [n_vocab] each, and NULL where no stage in force needs it */
+    float *masked;             /* logits as the mask leaves them */
+    double *score;             /* after penalties and bias; not for a plain argmax */
+    uint32_t *count;           /* occurrences, all zero between calls; for penalties */
+    struct select_item *item;  /* kept candidates, rising id; unless greedy */
+    struct select_item *work;  /* their copy that selection permutes; for top-k, top-p, typical */
+    struct sampler_cand *cand; /* the answer; unless greedy */
+    struct sampler_cand best;  /* the answer of greedy */
 };
 
 static bool is_greedy(const struct sampler_params *p)
 {
     return p->temp <= 0 || p->top_k == 1 || p->top_p <= 0;
+}
+
+static bool has_penalties(const struct sampler_params *p)
+{
+    return p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+}
+
+static void *provide(bool needed, size_t n, size_t size, bool *failed)
+{
+    void *p = needed ? mem_array(n, size) : NULL;
+    *failed |= needed && !p;
+    return p;
+}
+
+static int no_memory(int64_t n_vocab, struct err *err)
+{
+    return err_set(err, ERR_NOMEM, "no memory for a sampler over %lld ids", (long long)n_vocab);
 }
 
 int sampler_new(struct sampler **out, const struct sampler_params *p, int64_t n_vocab, struct err *err)
@@ -45,19 +64,18 @@ int sampler_new(struct sampler **out, const struct sampler_params *p, int64_t n_
     if (!s)
         return err_set(err, ERR_NOMEM, "no memory for a sampler");
     size_t n = (size_t)n_vocab;
+    bool failed = false, penalties = has_penalties(p), draws = !is_greedy(p);
     s->p = *p;
     s->n_vocab = n_vocab;
-    s->log_min_p = p->min_p > 0 ? log(p->min_p) : -INFINITY;
-    s->bias = mem_array(p->n_bias, sizeof *s->bias);
-    s->masked = mem_array(n, sizeof *s->masked);
-    s->score = mem_array(n, sizeof *s->score);
-    s->count = mem_array(n, sizeof *s->count);
-    s->item = mem_array(n, sizeof *s->item);
-    s->work = mem_array(n, sizeof *s->work);
-    s->cand = mem_array(n, sizeof *s->cand);
-    if (!s->bias || !s->masked || !s->score || !s->count || !s->item || !s->work || !s->cand) {
+    s->bias = provide(p->n_bias > 0, p->n_bias, sizeof *s->bias, &failed);
+    s->score = provide(draws || penalties || p->n_bias > 0, n, sizeof *s->score, &failed);
+    s->count = provide(penalties, n, sizeof *s->count, &failed);
+    s->item = provide(draws, n, sizeof *s->item, &failed);
+    s->work = provide(draws && (p->top_k > 0 || p->top_p < 1 || p->typical_p < 1), n, sizeof *s->work, &failed);
+    s->cand = provide(draws, n, sizeof *s->cand, &failed);
+    if (failed) {
         sampler_free(s);
-        return err_set(err, ERR_NOMEM, "no memory for a sampler over %lld ids", (long long)n_vocab);
+        return no_memory(n_vocab, err);
     }
     if (p->n_bias)
         memcpy(s->bias, p->bias, p->n_bias * sizeof *s->bias);
@@ -80,17 +98,23 @@ void sampler_free(struct sampler *s)
     free(s);
 }
 
-void sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user)
+int sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user, struct err *err)
 {
+    bool failed = false;
+    size_t n = (size_t)s->n_vocab;
+    if (!s->masked)
+        s->masked = provide(mask != NULL, n, sizeof *s->masked, &failed);
+    if (failed)
+        return no_memory(s->n_vocab, err);
     s->mask = mask;
     s->mask_user = user;
+    return 0;
 }
 
 bool sampler_is_plain_argmax(const struct sampler *s)
 {
     const struct sampler_params *p = &s->p;
-    return is_greedy(p) && p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
-           p->n_bias == 0 && !s->mask;
+    return is_greedy(p) && !has_penalties(p) && p->n_bias == 0 && !s->mask;
 }
 
 /* e^x for x <= 0, relative error below 1e-11, from IEEE operations alone (libm's differs between machines):
@@ -114,6 +138,22 @@ static double exp_neg(double x)
     double two_n;
     memcpy(&two_n, &bits, sizeof two_n);
     return x < -700.0 ? 0.0 : p * two_n;
+}
+
+/* ln x for finite, normal x > 0, relative error below 1e-15 away from 1, by IEEE operations alone:
+ * x = m 2^e with m in [sqrt 1/2, sqrt 2), ln m = 2 artanh((m - 1) / (m + 1)) by its series. */
+static double log_pos(double x)
+{
+    int e;
+    double m = frexp(x, &e); /* exact: it only parts the bits */
+    if (m < 0.70710678118654752) {
+        m *= 2;
+        e--;
+    }
+    double t = (m - 1) / (m + 1), t2 = t * t, sum = 0;
+    for (int k = 21; k >= 1; k -= 2)
+        sum = sum * t2 + 1.0 / k;
+    return e * 1.90821492927058770002e-10 + 2 * t * sum + e * 0.693147180369123816490; /* ln 2 in two parts */
 }
 
 /* Applies `repeat` once to every id of the list that is not yet counted, and counts it. */
@@ -162,12 +202,39 @@ static int check_history(const struct sampler *s, const int32_t *ids, size_t n, 
     return 0;
 }
 
-/* Scores after penalties, bias and mask.  A mask only bans, so it may act on the raw logits. */
-static int make_scores(struct sampler *s, const float *logits, const struct sampler_history *h, struct err *err)
+static const char *name_of(float bad)
+{
+    return isnan(bad) ? "NaN" : bad > 0 ? "+Inf" : "-Inf";
+}
+
+/* The first of the largest, with every value looked at once; ERR_NUMERIC for one that a logit cannot be. */
+static int check_logits(const struct sampler *s, const float *logits, int64_t *best, struct err *err)
+{
+    float least = s->p.only_finite ? -FLT_MAX : -INFINITY;
+    bool bad = false;
+    int64_t at = 0;
+    for (int64_t i = 0; i < s->n_vocab; i++) {
+        bad |= !(logits[i] >= least && logits[i] <= FLT_MAX);
+        at = logits[i] > logits[at] ? i : at;
+    }
+    *best = at;
+    for (int64_t i = 0; bad && i < s->n_vocab; i++)
+        if (!(logits[i] >= least && logits[i] <= FLT_MAX))
+            return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i,
+                           name_of(logits[i]));
+    return 0;
+}
+
+/* Scores after penalties, bias and mask, and the first of the largest.  A mask only bans, so it may act on the raw
+ * logits. */
+static int make_scores(struct sampler *s, const float *logits, const struct sampler_history *h, int64_t *best, double *max,
+                       struct err *err)
 {
     int rc = check_history(s, h->prompt, h->n_prompt, err);
     if (rc == 0)
         rc = check_history(s, h->generated, h->n_generated, err);
+    if (rc == 0)
+        rc = check_logits(s, logits, best, err);
     if (rc < 0)
         return rc;
     if (s->mask) {
@@ -175,18 +242,24 @@ static int make_scores(struct sampler *s, const float *logits, const struct samp
         s->mask(s->mask_user, s->masked, s->n_vocab);
         logits = s->masked;
     }
-    int n_bad = 0;
-    for (int64_t i = 0; i < s->n_vocab; i++) {
-        n_bad += !(logits[i] <= FLT_MAX);
-        s->score[i] = (double)logits[i];
+    if (!s->score) {
+        if (s->mask)
+            *best = 0;
+        for (int64_t i = 1; s->mask && i < s->n_vocab; i++)
+            *best = logits[i] > logits[*best] ? i : *best;
+        *max = (double)logits[*best];
+        return 0;
     }
-    for (int64_t i = 0; n_bad && i < s->n_vocab; i++)
-        if (!(logits[i] <= FLT_MAX))
-            return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i,
-                           isnan(logits[i]) ? "NaN" : "+Inf");
+    for (int64_t i = 0; i < s->n_vocab; i++)
+        s->score[i] = (double)logits[i];
     apply_penalties(s, h);
     for (size_t i = 0; i < s->p.n_bias; i++)
         s->score[s->bias[i].id] += (double)s->bias[i].bias;
+    *best = 0;
+    for (int64_t i = 1; i < s->n_vocab; i++)
+        if (s->score[i] > s->score[*best])
+            *best = i;
+    *max = s->score[*best];
     return 0;
 }
 
@@ -254,14 +327,14 @@ static size_t stage_top_p(struct sampler *s, size_t n)
     return m;
 }
 
-/* p >= min_p * max p, compared as logarithms. */
-static size_t stage_min_p(struct sampler *s, size_t n, double max)
+/* p >= min_p * max p; the largest weight is e^0 = 1. */
+static size_t stage_min_p(struct sampler *s, size_t n)
 {
     if (s->p.min_p <= 0)
         return n;
     size_t m = 0;
     for (size_t i = 0; i < n; i++)
-        if ((s->item[i].key - max) / s->p.temp >= s->log_min_p)
+        if (s->item[i].weight >= s->p.min_p)
             s->item[m++] = s->item[i];
     return m;
 }
@@ -272,7 +345,7 @@ static size_t stage_typical(struct sampler *s, size_t n, double max)
 {
     if (s->p.typical_p >= 1 || n < 2)
         return n;
-    double sum = total_weight(s->item, n), log_sum = log(sum), entropy = 0;
+    double sum = total_weight(s->item, n), log_sum = log_pos(sum), entropy = 0;
     for (size_t i = 0; i < n; i++) {
         double log_p = (s->item[i].key - max) / s->p.temp - log_sum;
         if (s->item[i].weight > 0)
@@ -298,32 +371,30 @@ static size_t run_stages(struct sampler *s, double max)
     for (size_t i = 0; i < n; i++)
         s->item[i].weight = exp_neg((s->item[i].key - max) / s->p.temp);
     n = stage_top_p(s, n);
-    n = stage_min_p(s, n, max);
+    n = stage_min_p(s, n);
     return stage_typical(s, n, max);
 }
 
 int sampler_probs(struct sampler *s, const float *logits, const struct sampler_history *h,
                   const struct sampler_cand **out, size_t *n, struct err *err)
 {
-    int rc = make_scores(s, logits, h, err);
+    int64_t best = 0;
+    double max = 0;
+    int rc = make_scores(s, logits, h, &best, &max, err);
     if (rc < 0)
         return rc;
-    int64_t best = 0;
-    for (int64_t i = 1; i < s->n_vocab; i++)
-        if (s->score[i] > s->score[best])
-            best = i;
-    double max = s->score[best];
     if (!(max <= DBL_MAX))
         return err_set(err, ERR_NUMERIC, "the score of id %lld is not finite after penalties and bias", (long long)best);
     if (max == -INFINITY)
         return err_set(err, ERR_NUMERIC, "no token is left to choose from: every one of %lld is -Inf or banned",
                        (long long)s->n_vocab);
-    *out = s->cand;
     if (is_greedy(&s->p)) {
-        s->cand[0] = (struct sampler_cand){(int32_t)best, 1.0f};
+        s->best = (struct sampler_cand){(int32_t)best, 1.0f};
+        *out = &s->best;
         *n = 1;
         return 0;
     }
+    *out = s->cand;
     *n = run_stages(s, max);
     double sum = total_weight(s->item, *n);
     for (size_t i = 0; i < *n; i++)

@@ -2,7 +2,8 @@
  * (prompt and generated ids), frequency and presence (generated only), bias,
  * mask, temperature, top-k, top-p, min-p, typical-p.  Softmax in f32 on the
  * host; the draw walks the kept set by rising id with the number that
- * (seed, sample, position) gives.  No allocation after sampler_new. */
+ * (seed, sample, position) gives.  Memory is taken for the stages in force, by
+ * sampler_new and sampler_set_mask alone: none for a plain argmax. */
 #ifndef FORGE_RUN_SAMPLER_H
 #define FORGE_RUN_SAMPLER_H
 
@@ -25,6 +26,7 @@ struct sampler_params {
     const struct sampler_bias *bias; /* borrowed by check, copied by new */
     size_t n_bias;
     uint64_t seed;
+    bool only_finite;         /* a logit of -inf is an error too: the engine's rule for what a model computes */
 };
 void sampler_params_init(struct sampler_params *p);
 /* Ranges of every value ("top_p 1.5 is outside 0..1"); needs_temp: top_p below 1 with temp 0 is an error that says why. */
@@ -42,11 +44,11 @@ struct sampler_history { /* what the penalties look at */
 };
 /* Stage hook: sets logits of tokens that are not allowed to -inf, in place. */
 typedef void sampler_mask(void *user, float *logits, int64_t n_vocab);
-void sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user);
+int sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user, struct err *err);
 
 struct sampler_cand { int32_t id; float p; };
 /* The distribution the sampler draws from: kept candidates by rising id, p sums to 1.  -inf logits are never
- * kept; NaN or +inf, or nothing left to choose, is ERR_NUMERIC.  *out is valid until the next call. */
+ * kept; NaN or +inf (-inf with only_finite), or nothing left to choose, is ERR_NUMERIC.  *out is valid until the next call. */
 int sampler_probs(struct sampler *s, const float *logits, const struct sampler_history *h,
                   const struct sampler_cand **out, size_t *n, struct err *err);
 /* Draws for (sample, position); position counts the sequence's tokens, prompt included. */

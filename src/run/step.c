@@ -2,7 +2,6 @@
  * one new id.  One request runs at a time: the highest priority first, among
  * equals the oldest.  A step is a transaction: lengths, ids and text move only
  * after its read succeeded. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -100,11 +99,11 @@ static void sample_done(struct forge_request *r)
 
 /* ---- one step ---- */
 
-/* One message for every way that the logits of a step can be not finite. */
+/* What an argmax of -1 tells; the sampler finds out itself. */
 static int non_finite(struct forge_request *r)
 {
     size_t n = r->samples[r->at].ids.n;
-    return err_set(&r->err, ERR_NUMERIC, "non-finite logits at step %zu (position %zu)", n + 1, r->prompt.n + n);
+    return err_set(&r->err, ERR_NUMERIC, "step %zu (position %zu): non-finite logits", n + 1, r->prompt.n + n);
 }
 
 /* Evaluates n ids and chooses the next one; greedy requests read back nothing but its number. */
@@ -121,13 +120,10 @@ static int eval_and_choose(struct forge_request *r, const int32_t *ids, size_t n
     rc = seq_eval(&e->seq, ids, n, false, e->logits, NULL, NULL, &r->err);
     if (rc < 0)
         return rc;
-    for (int64_t i = 0; i < n_vocab; i++)
-        if (!isfinite(e->logits[i]))
-            return non_finite(r);
     struct sampler_history h = {r->prompt.v, r->prompt.n, s->ids.v, s->ids.n};
     rc = sampler_pick(r->sampler, e->logits, &h, (uint64_t)r->at, (uint64_t)(r->prompt.n + s->ids.n), id, &r->err);
     if (rc < 0) {
-        err_wrap(&r->err, "step %zu", s->ids.n + 1);
+        err_wrap(&r->err, "step %zu (position %zu)", s->ids.n + 1, r->prompt.n + s->ids.n);
         return rc;
     }
     return r->p.n_logprobs < 0 ? 0 : logprobs_add(s, r->p.n_logprobs, e->logits, n_vocab, *id, &r->err);
