@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/cpu/cpu.h"
 #include "backend/registry.h"
 #include "base/mem.h"
 #include "tests/op_cases.h"
@@ -241,6 +242,32 @@ START_TEST(pages_and_chunks)
         op_free(want.buf);
     }
     registry_close(be);
+}
+END_TEST
+
+/* Few rows on several threads: their chunks apart, then joined, give the bits of the whole. */
+START_TEST(chunks_apart)
+{
+    static const int windows[] = {0, 1, 33, 100};
+    struct backend *one = open_one("cpu", NULL, 1), *four = open_one("cpu", NULL, 4);
+    size_t size = sizeof(float) * LEN * HEADS * DIM;
+    uint8_t *x = mem_array(size, 1), *y = mem_array(size, 1);
+
+    for (int w = 0; w < 4; w++) {
+        struct tensor a = attend(one, 16, 1, windows[w], _i ? DTYPE_F16 : DTYPE_F32),
+                      b = attend(four, 16, 1, windows[w], _i ? DTYPE_F16 : DTYPE_F32);
+        ck_assert_int_eq(op_read(one, x, &a, NULL), 0);
+        ck_assert_int_eq(op_read(four, y, &b, NULL), 0);
+        ck_assert_msg(memcmp(x, y, size) == 0, "window %d", windows[w]);
+        op_free(a.buf);
+        op_free(b.buf);
+    }
+    ck_assert_uint_eq(((struct cpu *)one)->n_attn_sums, 0);
+    ck_assert_uint_ge(((struct cpu *)four)->n_attn_sums, 3 * HEADS);
+    free(x);
+    free(y);
+    registry_close(one);
+    registry_close(four);
 }
 END_TEST
 
@@ -677,6 +704,7 @@ int main(void)
     tcase_add_test(t, list_catches);
     tcase_add_loop_test(t, rows_alone, 0, (int)(sizeof linear_types / sizeof *linear_types));
     tcase_add_loop_test(t, pages_and_chunks, 0, 2);
+    tcase_add_loop_test(t, chunks_apart, 0, 2);
     tcase_add_loop_test(t, nan_travels, 0, 2);
     tcase_add_loop_test(t, picks_by_hand, 0, 2);
     tcase_add_loop_test(t, route_by_hand, 0, 2);

@@ -64,6 +64,8 @@ static void cpu_close(struct backend *be)
     free(cpu->order);
     free(cpu->parts);
     free(cpu->pairs_out);
+    free(cpu->attn_sums);
+    free(cpu->attn_o);
     free(cpu);
 }
 

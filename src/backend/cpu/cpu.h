@@ -21,6 +21,11 @@ struct cpu {
     size_t n_parts;
     float *pairs_out; /* [n_pairs, cols] each expert's output before the weighted sum */
     size_t n_pairs_out;
+    /* of attention with its chunks apart; grown at need, kept */
+    struct kern_sum *attn_sums; /* [n_queries, n_chunks] */
+    size_t n_attn_sums;
+    float *attn_o; /* [n_queries, n_chunks, head_dim] */
+    size_t n_attn_o;
 };
 
 /* Calls fn for parts of 0 .. n of `grain` items (the last may be shorter), spread over the

@@ -1,4 +1,5 @@
 /* Attention, part of kern_tmpl.h: the same primitives, the same rule.
+ * Each chunk is looked up, and widened, once for all queries of a call.
  *
  * Positions are taken in chunks of 64 at absolute positions 0, 64, 128, ...,
  * whatever the pages and the window; positions a query does not see are
@@ -21,13 +22,14 @@ struct kv_chunk {
 static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
 {
     size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
+    int32_t page = (start + c->lo) / kv->page_size, at = (start + c->lo) % kv->page_size;
 
-    for (int j = c->lo; j < c->hi; j++) {
-        int32_t p = start + j;
-        size_t page = (size_t)kv->pages[p / kv->page_size];
-        size_t row = (page * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size + (size_t)(p % kv->page_size);
-        c->k[j] = kv->k + row * row_size;
-        c->v[j] = kv->v + row * row_size;
+    for (int j = c->lo; j < c->hi; page++, at = 0) {
+        size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size;
+        for (; at < kv->page_size && j < c->hi; at++, j++) {
+            c->k[j] = kv->k + (row + (size_t)at) * row_size;
+            c->v[j] = kv->v + (row + (size_t)at) * row_size;
+        }
     }
 }
 
@@ -60,6 +62,19 @@ static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
         UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                       \
             s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                                  \
     }
+
+/* f16 rows as f32, in scratch. */
+static void widen(const uint8_t **rows, int lo, int hi, const struct kern_kv *kv, float *to)
+{
+    for (int j = lo; j < hi; j++, to += kv->head_dim) {
+        int d = 0;
+        for (; d + 16 <= kv->head_dim; d += 16)
+            v_store(to + d, row_f16(rows[j], d));
+        for (; d < kv->head_dim; d++)
+            to[d] = kv_value(kv, rows[j], d);
+        rows[j] = (const uint8_t *)to;
+    }
+}
 
 #define SCORES_FORMAT(name, row)                                                                            \
     static void name(float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q, int n,\
@@ -179,10 +194,51 @@ static void see(struct running *run, const struct kern_query *q, int32_t start)
     run->hi = lo < hi ? hi : 0;
 }
 
-static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start)
+/* Joins a chunk's m and l to the sums so far; its o takes part with the factors a and b. */
+static void join(struct running *r, float m, float l)
 {
-    float s[KERN_TILE][KERN_CHUNK] = { { 0 } };
+    float top = r->any && r->m > m ? r->m : m;
+
+    r->a = r->any ? canon_exp(r->m - top) : 0;
+    r->b = canon_exp(m - top);
+    r->l = r->any ? __builtin_fmaf(r->l, r->a, l * r->b) : l;
+    r->m = top;
+}
+
+/* One tile of queries and the positions of a chunk that some of them see. */
+static void attend_tile(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, struct kv_chunk *c)
+{
+    float s[KERN_TILE][KERN_CHUNK] = { { 0 } }, m, l;
+
+    c->lo = KERN_CHUNK;
+    c->hi = 0;
+    for (int t = 0; t < n; t++) {
+        if (run[t].lo == run[t].hi)
+            continue;
+        c->lo = run[t].lo < c->lo ? run[t].lo : c->lo;
+        c->hi = run[t].hi > c->hi ? run[t].hi : c->hi;
+    }
+    if (c->lo >= c->hi)
+        return;
+    (kv->f16 ? scores_f16 : scores_f32)(s, c, q, n, kv);
+    for (int t = 0; t < n; t++) {
+        if (run[t].lo == run[t].hi)
+            continue;
+        chunk_softmax(s[t], run[t].lo, run[t].hi, kv->softcap, &m, &l);
+        join(&run[t], m, l);
+    }
+    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, c, q, n, run, kv->head_dim);
+    values_tail((const float(*)[KERN_CHUNK])s, c, q, n, run, kv);
+    for (int t = 0; t < n; t++)
+        run[t].any = run[t].any || run[t].lo < run[t].hi;
+}
+
+/* The chunk at `start` for all queries. */
+static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start,
+                         struct kern_scratch *scratch)
+{
     struct kv_chunk c = { .lo = KERN_CHUNK, .hi = 0 };
+    struct kern_kv view = *kv;
 
     for (int t = 0; t < n; t++) {
         see(&run[t], &q[t], start);
@@ -194,28 +250,18 @@ static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv
     if (c.lo >= c.hi)
         return;
     find_rows(&c, kv, start);
-    (kv->f16 ? scores_f16 : scores_f32)(s, &c, q, n, kv);
-    for (int t = 0; t < n; t++) {
-        struct running *r = &run[t];
-        float m, l;
-        if (r->lo == r->hi)
-            continue;
-        chunk_softmax(s[t], r->lo, r->hi, kv->softcap, &m, &l);
-        float top = r->any && r->m > m ? r->m : m;
-        r->a = r->any ? canon_exp(r->m - top) : 0;
-        r->b = canon_exp(m - top);
-        r->l = r->any ? __builtin_fmaf(r->l, r->a, l * r->b) : l;
-        r->m = top;
+    if (kv->f16 && n > KERN_TILE && kv->head_dim <= KERN_WIDE) {
+        widen(c.k, c.lo, c.hi, kv, scratch->kv[0]);
+        widen(c.v, c.lo, c.hi, kv, scratch->kv[1]);
+        view.f16 = false;
     }
-    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, &c, q, n, run, kv->head_dim);
-    values_tail((const float(*)[KERN_CHUNK])s, &c, q, n, run, kv);
-    for (int t = 0; t < n; t++)
-        run[t].any = run[t].any || run[t].lo < run[t].hi;
+    for (int t = 0; t < n; t += KERN_TILE)
+        attend_tile(q + t, n - t < KERN_TILE ? n - t : KERN_TILE, &view, run + t, &c);
 }
 
-static void attention(const struct kern_query *q, int n, const struct kern_kv *kv)
+static void attention(const struct kern_query *q, int n, const struct kern_kv *kv, struct kern_scratch *scratch)
 {
-    struct running run[KERN_TILE] = { { 0 } };
+    struct running run[KERN_QUERIES] = { { 0 } };
     int32_t first = q[0].first, last = q[0].last;
 
     for (int t = 1; t < n; t++) {
@@ -223,10 +269,37 @@ static void attention(const struct kern_query *q, int n, const struct kern_kv *k
         last = q[t].last > last ? q[t].last : last;
     }
     for (int32_t start = first / KERN_CHUNK * KERN_CHUNK; start <= last; start += KERN_CHUNK)
-        attend_chunk(q, n, kv, run, start);
+        attend_chunk(q, n, kv, run, start, scratch);
     for (int t = 0; t < n; t++) {
         float inv = canon_recip(run[t].l);
         for (int d = 0; d < kv->head_dim; d++)
             q[t].out[d] *= inv;
     }
+}
+
+/* ---- the chunks of a query apart, then joined: the same formula in the same order ---- */
+static void attention_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, int32_t start, struct kern_sum *const *sums,
+                            struct kern_scratch *scratch)
+{
+    struct running run[KERN_QUERIES] = { { 0 } };
+
+    attend_chunk(q, n, kv, run, start, scratch);
+    for (int t = 0; t < n; t++)
+        if (run[t].any)
+            *sums[t] = (struct kern_sum){ run[t].m, run[t].l };
+}
+
+static void attention_join(float *out, const float *o, const struct kern_sum *sums, int n, int head_dim)
+{
+    struct running r = { .any = false };
+
+    for (int i = 0; i < n; i++, o += head_dim) {
+        join(&r, sums[i].m, sums[i].l);
+        for (int d = 0; d < head_dim; d++)
+            out[d] = r.any ? __builtin_fmaf(out[d], r.a, o[d] * r.b) : o[d];
+        r.any = true;
+    }
+    float inv = canon_recip(r.l);
+    for (int d = 0; d < head_dim; d++)
+        out[d] *= inv;
 }

@@ -21,13 +21,20 @@ enum {
     KERN_PANEL = 16,  /* rows of w dequantised together */
     KERN_STRIP = 512, /* values of a row dequantised at once: a multiple of every block */
     KERN_ROWS = 64,   /* rows of x that share a dequantised panel */
-    KERN_CHUNK = 64   /* positions of one attention chunk */
+    KERN_CHUNK = 64,  /* positions of one attention chunk */
+    KERN_QUERIES = 32, /* queries that share a look-up and a widening of keys and values */
+    KERN_WIDE = 192   /* head_dim up to which a chunk of both fits the scratch */
 };
 
 /* Scratch of one thread: about 96 KiB, meant for the second-level cache. */
 struct kern_scratch {
-    float w[KERN_PANEL * KERN_STRIP];
-    float acc[KERN_ROWS * KERN_PANEL * KERN_LANES]; /* [x row][w row][lane] between strips */
+    union {
+        struct { /* linear */
+            float w[KERN_PANEL * KERN_STRIP];
+            float acc[KERN_ROWS * KERN_PANEL * KERN_LANES]; /* [x row][w row][lane] between strips */
+        };
+        float kv[2][KERN_CHUNK * KERN_WIDE]; /* attention: keys, values */
+    };
 };
 
 /* out[out_row(r)][o] = sum_k w[o][k] x[x_row(r)][k] (+ bias[o]) */
@@ -60,14 +67,24 @@ struct kern_kv {
     float scale, softcap;  /* softcap 0 = off */
 };
 
+/* Of one chunk for one query: the largest score and the sum of e^(score - m). */
+struct kern_sum {
+    float m, l;
+};
+
 struct cpu_kernels {
     const char *isa; /* NULL = not built */
     /* outputs o0 .. o1 of all rows */
     void (*linear)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
     /* n values of a row of w from element k0 (a multiple of KERN_STRIP) */
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
-    /* n_queries <= KERN_TILE queries of one sequence and kv head */
-    void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv);
+    /* n_queries <= KERN_QUERIES queries of one sequence and kv head */
+    void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, struct kern_scratch *s);
+    /* Of them the chunk at `start` alone: each that sees some of it gets *sums[i], and its o in q[i].out */
+    void (*attention_chunk)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, int32_t start,
+                            struct kern_sum *const *sums, struct kern_scratch *s);
+    /* out [head_dim] of one query from its chunks in rising order: o [n, head_dim], sums [n] */
+    void (*attention_join)(float *out, const float *o, const struct kern_sum *sums, int n, int head_dim);
     void (*rmsnorm)(float *out, const float *x, const uint8_t *w, int64_t n, float eps, bool add_one);
     void (*rope)(float *head, const float *cs, int n_rot, enum op_pairs pairs);
     void (*act_mul)(float *out, const float *x, const float *y, int64_t n, enum op_act act);
