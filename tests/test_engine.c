@@ -242,7 +242,7 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
     REFUSED(FORGE_ERR_UNSUPPORTED, "math fast", p.math = FORGE_MATH_FAST);
     REFUSED(FORGE_ERR_ARG, "math", p.math = (enum forge_math)9);
-    REFUSED(FORGE_ERR_LIMIT, "lower --ctx", p.kv_mem = 4096);
+    REFUSED(FORGE_ERR_LIMIT, "lower n_ctx", p.kv_mem = 4096);
     REFUSED(FORGE_ERR_ARG, "warp-drive", p.device = "warp-drive");
 #undef REFUSED
     forge_engine_close(NULL);

@@ -13,6 +13,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
+#include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "cli/out.h"
@@ -252,6 +253,47 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->user = load;
 }
 
+static bool in_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_-./", c);
+}
+
+/* The flag of a parameter's name, NULL = that is none. */
+static const char *flag_of(const char *name, size_t len)
+{
+    static const char *const flags[][2] = {
+        {"config", "--config"},     {"n_ctx", "--ctx"},         {"kv_type", "--kv"},       {"kv_mem", "--kv-mem"},
+        {"gpu_mem", "--gpu-mem"},   {"max_seqs", "--max-seqs"}, {"n_threads", "--threads"}, {"chunk", "--chunk"},
+        {"tokenizer", "--tokenizer"},
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strlen(flags[i][0]) == len && memcmp(flags[i][0], name, len) == 0)
+            return flags[i][1];
+    return NULL;
+}
+
+int common_open_failed(int code, const char *message)
+{
+    struct buf b;
+    const char *advice = strrchr(message, ';');
+    buf_init(&b);
+    buf_put(&b, message, advice ? (size_t)(advice - message) : strlen(message));
+    for (const char *s = advice; s && *s;) {
+        size_t len = 0;
+        while (s[len] && in_word(s[len]))
+            len++;
+        const char *flag = flag_of(s, len);
+        if (flag)
+            buf_puts(&b, flag);
+        else
+            buf_put(&b, s, len ? len : 1);
+        s += len ? len : 1;
+    }
+    int status = msg_fail(code, b.failed ? message : buf_str(&b));
+    buf_fini(&b);
+    return status;
+}
+
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs)
 {
     struct forge_engine_params p;
@@ -270,5 +312,5 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     progress_end(&load);
     free(model);
     free(kernel_cache);
-    return rc < 0 ? msg_fail(err.code, err.message) : 0;
+    return rc < 0 ? common_open_failed(err.code, err.message) : 0;
 }

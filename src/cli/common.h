@@ -65,6 +65,9 @@ char *common_kernel_cache(const struct common *c);
 /* The engine's parameters; `model` is the path found.  `load` (may be NULL) shows the progress. */
 void common_engine_params(struct forge_engine_params *p, const struct common *c, const char *model,
                           const char *kernel_cache, struct progress *load);
+/* Tells why opening failed, in the flags' names where the library's advice (what follows the last ';') names
+ * parameters; the exit status. */
+int common_open_failed(int code, const char *message);
 /* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
 

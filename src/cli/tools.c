@@ -77,7 +77,7 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
         op_profile(t->l.backends[i], true);
     free(model);
     free(kernel_cache);
-    return rc < 0 ? msg_fail(rc, err.msg) : 0;
+    return rc < 0 ? common_open_failed(rc, err.msg) : 0;
 }
 
 /* One row of the profile; JSON rows are separated by commas. */

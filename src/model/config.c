@@ -241,7 +241,7 @@ static int load_beside(struct model_config *c, const struct weights *w, struct e
     else
         rc = err_set(err, ERR_ARG,
                      "%s: no config.json beside the weights, and their names alone do not tell the model; "
-                     "give one with --config",
+                     "name one as config",
                      weights_path(w));
     free(path);
     return rc;

@@ -258,8 +258,8 @@ int config_from_shapes(struct model_config *c, const struct weights *w, struct e
     if (p.head_dim < 1 || p.n_ff < 1)
         return err_set(err, ERR_FORMAT,
                        "%s: the shapes do not tell the model: trf_blocks.0.att.q_norm.scale [head_dim] and "
-                       "trf_blocks.0.ff.fc1.weight [n_ff, d_model] are needed; give a config.json or a "
-                       "preset with --config",
+                       "trf_blocks.0.ff.fc1.weight [n_ff, d_model] are needed; name a config.json or a "
+                       "preset as config",
                        where);
     p.n_heads = dim_of(&n, w, ROLE_Q, 0, 2) / p.head_dim;
     p.n_kv_heads = dim_of(&n, w, ROLE_K, 0, 2) / p.head_dim;

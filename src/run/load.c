@@ -86,7 +86,7 @@ static int check_memory(const struct loaded *l, const struct kv_params *kv, stru
     if (kv->mem && kv_need > kv->mem)
         return err_set(err, ERR_LIMIT,
                        "the KV cache needs %s at ctx %lld and its budget is %s (besides %s for weights (mapped) and %s work); "
-                       "lower --ctx, choose a smaller --kv or raise --kv-mem",
+                       "lower n_ctx, choose a smaller kv_type or raise kv_mem",
                        figure(k, kv_need), (long long)kv->n_ctx, figure(a, kv->mem), figure(w, mapped), figure(f, l->work_bytes));
     uint64_t available = mem_available();
     if (available == 0)
@@ -95,7 +95,7 @@ static int check_memory(const struct loaded *l, const struct kv_params *kv, stru
     if (need > available)
         return err_set(err, ERR_LIMIT,
                        "this does not fit: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
-                       "work; available %s; lower --ctx or choose a smaller --kv",
+                       "work; available %s; lower n_ctx or choose a smaller kv_type",
                        figure(w, mapped), figure(b, copied), figure(k, kv_need), (long long)kv->n_ctx, kv->max_seqs,
                        figure(f, l->work_bytes), figure(a, available));
     if (mapped > available - need)
