@@ -180,41 +180,61 @@ static void rope_cases(struct selftest *r, enum dtype dtype)
             }
 }
 
-static void element_cases(struct selftest *r, enum dtype dtype)
+/* Each operation in a group of its own: one that cannot be run leaves the others their cases. */
+typedef void element_case(struct selftest *r, int c, int k, int n, int d);
+
+static void each_element(struct selftest *r, element_case *one)
 {
     static const int cols[] = {1, 15, 67, 1040};
-    static const char *const acts[] = {"silu", "gelu_tanh", "gelu_erf"};
-    (void)dtype;
     for (int c = 0; c < 4; c++)
-        for (int k = 0; k < N_ROW_COUNTS; k++) {
-            if (left_out(r, c) || rows_left_out(r, k))
-                continue;
-            int n = row_counts[k], d = cols[c];
-            for (int act = 0; act < 3; act++) {
-                case_begin(r, OP_ACT_MUL, DTYPE_F32, "%s [%d, %d]", acts[act], n, d);
-                struct case_pair g = case_f32(r, n, d, act == 0 ? 30 : 5), u = case_f32(r, n, d, 2);
-                struct case_pair out = k % 2 ? g : case_empty(r, DTYPE_F32, n, d);
-                BOTH(i)
-                op_act_mul(r->be[i], &out.t[i], &g.t[i], &u.t[i], (enum op_act)act);
-                case_finish(r, &out);
-            }
-            case_begin(r, OP_ADD, DTYPE_F32, "[%d, %d]", n, d);
-            struct case_pair a = case_f32(r, n, d, 1), b = case_f32(r, n, d, 1),
-                             out = k % 2 ? a : case_empty(r, DTYPE_F32, n, d);
-            BOTH(i)
-            op_add(r->be[i], &out.t[i], &a.t[i], &b.t[i]);
-            case_finish(r, &out);
-            case_begin(r, OP_SCALE, DTYPE_F32, "[%d, %d]", n, d);
-            a = case_f32(r, n, d, 1);
-            BOTH(i)
-            op_scale(r->be[i], &a.t[i], 0.3f);
-            case_finish(r, &a);
-            case_begin(r, OP_SOFTCAP, DTYPE_F32, "[%d, %d]", n, d);
-            a = case_f32(r, n, d, 120);
-            BOTH(i)
-            op_softcap(r->be[i], &a.t[i], c % 2 ? 30.0f : 50.0f);
-            case_finish(r, &a);
-        }
+        for (int k = 0; k < N_ROW_COUNTS; k++)
+            if (!left_out(r, c) && !rows_left_out(r, k))
+                one(r, c, k, row_counts[k], cols[c]);
+}
+
+static void act_mul_case(struct selftest *r, int c, int k, int n, int d)
+{
+    static const char *const acts[] = {"silu", "gelu_tanh", "gelu_erf"};
+    (void)c;
+    for (int act = 0; act < 3; act++) {
+        case_begin(r, OP_ACT_MUL, DTYPE_F32, "%s [%d, %d]", acts[act], n, d);
+        struct case_pair g = case_f32(r, n, d, act == 0 ? 30 : 5), u = case_f32(r, n, d, 2);
+        struct case_pair out = k % 2 ? g : case_empty(r, DTYPE_F32, n, d);
+        BOTH(i)
+        op_act_mul(r->be[i], &out.t[i], &g.t[i], &u.t[i], (enum op_act)act);
+        case_finish(r, &out);
+    }
+}
+
+static void add_case(struct selftest *r, int c, int k, int n, int d)
+{
+    (void)c;
+    case_begin(r, OP_ADD, DTYPE_F32, "[%d, %d]", n, d);
+    struct case_pair a = case_f32(r, n, d, 1), b = case_f32(r, n, d, 1),
+                     out = k % 2 ? a : case_empty(r, DTYPE_F32, n, d);
+    BOTH(i)
+    op_add(r->be[i], &out.t[i], &a.t[i], &b.t[i]);
+    case_finish(r, &out);
+}
+
+static void scale_case(struct selftest *r, int c, int k, int n, int d)
+{
+    (void)c, (void)k;
+    case_begin(r, OP_SCALE, DTYPE_F32, "[%d, %d]", n, d);
+    struct case_pair a = case_f32(r, n, d, 1);
+    BOTH(i)
+    op_scale(r->be[i], &a.t[i], 0.3f);
+    case_finish(r, &a);
+}
+
+static void softcap_case(struct selftest *r, int c, int k, int n, int d)
+{
+    (void)k;
+    case_begin(r, OP_SOFTCAP, DTYPE_F32, "[%d, %d]", n, d);
+    struct case_pair a = case_f32(r, n, d, 120);
+    BOTH(i)
+    op_softcap(r->be[i], &a.t[i], c % 2 ? 30.0f : 50.0f);
+    case_finish(r, &a);
 }
 
 /* ---- attention ---- */
@@ -391,46 +411,71 @@ static void expert_cases(struct selftest *r, enum dtype dtype)
 }
 
 /* ---- picking ---- */
-static void pick_cases(struct selftest *r, enum dtype dtype)
+static void each_pick(struct selftest *r, element_case *one)
 {
     static const int cols[] = {1, 2, 67, 1040};
-    (void)dtype;
     for (int c = 0; c < 4; c++)
-        for (int k = 0; k < N_ROW_COUNTS; k++) {
-            if ((c != 2 && r->args.scope == SELFTEST_SHORT) || rows_left_out(r, k))
-                continue;
-            int n = row_counts[k], d = cols[c], top = d < 40 ? d : 40;
-            float *v = case_values(r, (int64_t)n * d, 5);
-            for (int i = 0; i < n * d; i++) /* many equal values */
-                v[i] = roundf(v[i] * 4) / 4;
-            if (n > 2)
-                v[d] = c % 2 ? NAN : -INFINITY;
-            case_begin(r, OP_ARGMAX, DTYPE_F32, "[%d, %d]", n, d);
-            struct case_pair x = case_make(r, DTYPE_F32, n, d, v), id = case_empty(r, DTYPE_I32, n, 1);
-            BOTH(i)
-            op_argmax(r->be[i], &id.t[i], &x.t[i]);
-            case_finish(r, &id);
+        for (int k = 0; k < N_ROW_COUNTS; k++)
+            if ((c == 2 || r->args.scope != SELFTEST_SHORT) && !rows_left_out(r, k))
+                one(r, c, k, row_counts[k], cols[c]);
+}
 
-            int32_t rows[3] = {n - 1, 0, n / 2};
-            case_begin(r, OP_TOPK, DTYPE_F32, "[%d, %d] k=%d", n, d, top);
-            x = case_f32(r, n, d, 5);
-            id = case_empty(r, DTYPE_I32, n, top);
-            struct case_pair vals = case_empty(r, DTYPE_F32, n, top);
-            BOTH(i)
-            op_topk(r->be[i], &id.t[i], &vals.t[i], &x.t[i]);
-            case_compare(r, &vals);
-            case_finish(r, &id);
+static void argmax_case(struct selftest *r, int c, int k, int n, int d)
+{
+    (void)k;
+    case_begin(r, OP_ARGMAX, DTYPE_F32, "[%d, %d]", n, d);
+    float *v = case_values(r, (int64_t)n * d, 5);
+    for (int i = 0; i < n * d; i++) /* many equal values */
+        v[i] = roundf(v[i] * 4) / 4;
+    if (n > 2)
+        v[d] = c % 2 ? NAN : -INFINITY;
+    struct case_pair x = case_make(r, DTYPE_F32, n, d, v), id = case_empty(r, DTYPE_I32, n, 1);
+    BOTH(i)
+    op_argmax(r->be[i], &id.t[i], &x.t[i]);
+    case_finish(r, &id);
+}
 
-            case_begin(r, OP_GATHER_ROWS, DTYPE_F32, "[%d, %d]", n, d);
-            x = case_f32(r, n, d, 5);
-            struct case_pair id3 = case_ids(r, 3, 1, rows), out = case_empty(r, DTYPE_F32, 3, d);
-            BOTH(i)
-            op_gather_rows(r->be[i], &out.t[i], &x.t[i], &id3.t[i]);
-            case_finish(r, &out);
-        }
+static void topk_case(struct selftest *r, int c, int k, int n, int d)
+{
+    int top = d < 40 ? d : 40;
+    (void)c, (void)k;
+    case_begin(r, OP_TOPK, DTYPE_F32, "[%d, %d] k=%d", n, d, top);
+    struct case_pair x = case_f32(r, n, d, 5), id = case_empty(r, DTYPE_I32, n, top),
+                     vals = case_empty(r, DTYPE_F32, n, top);
+    BOTH(i)
+    op_topk(r->be[i], &id.t[i], &vals.t[i], &x.t[i]);
+    case_compare(r, &vals);
+    case_finish(r, &id);
+}
+
+static void gather_case(struct selftest *r, int c, int k, int n, int d)
+{
+    int32_t rows[3] = {n - 1, 0, n / 2};
+    (void)c, (void)k;
+    case_begin(r, OP_GATHER_ROWS, DTYPE_F32, "[%d, %d]", n, d);
+    struct case_pair x = case_f32(r, n, d, 5), id = case_ids(r, 3, 1, rows),
+                     out = case_empty(r, DTYPE_F32, 3, d);
+    BOTH(i)
+    op_gather_rows(r->be[i], &out.t[i], &x.t[i], &id.t[i]);
+    case_finish(r, &out);
 }
 
 /* ---- the list ---- */
+#define EACH(name, loop)                                                                                     \
+    static void name##_cases(struct selftest *r, enum dtype dtype)                                           \
+    {                                                                                                        \
+        (void)dtype;                                                                                         \
+        loop(r, name##_case);                                                                                \
+    }
+EACH(act_mul, each_element)
+EACH(add, each_element)
+EACH(scale, each_element)
+EACH(softcap, each_element)
+EACH(argmax, each_pick)
+EACH(topk, each_pick)
+EACH(gather, each_pick)
+#undef EACH
+
 static void attention_cases(struct selftest *r, enum dtype dtype)
 {
     (void)dtype;
@@ -440,8 +485,9 @@ static void attention_cases(struct selftest *r, enum dtype dtype)
 }
 
 const struct selftest_group selftest_groups[] = {
-    {linear_cases, true},   {embed_cases, true}, {fused_cases, true},    {expert_cases, true},
-    {rmsnorm_cases, false}, {rope_cases, false}, {element_cases, false}, {attention_cases, false},
-    {route_cases, false},   {pick_cases, false},
+    {linear_cases, true},   {embed_cases, true},    {fused_cases, true},      {expert_cases, true},
+    {rmsnorm_cases, false}, {rope_cases, false},    {act_mul_cases, false},   {add_cases, false},
+    {scale_cases, false},   {softcap_cases, false}, {attention_cases, false}, {route_cases, false},
+    {argmax_cases, false},  {topk_cases, false},    {gather_cases, false},
 };
 const size_t selftest_n_groups = sizeof selftest_groups / sizeof *selftest_groups;
