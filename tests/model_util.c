@@ -61,7 +61,10 @@ int test_model_open(struct test_model *t, const char *path, const struct test_mo
         rc = model_open(&t->m, &config, t->w, t->be, t->n_be, o->split, NULL, NULL, err);
     if (rc == 0)
         rc = make_kv(t, o->kv, err);
-    struct forward_limits limits = {.max_rows = MAX_ROWS, .max_want = MAX_ROWS, .max_seqs = t->max_seqs};
+    struct forward_limits limits = {.max_rows = MAX_ROWS,
+                                    .max_want = MAX_ROWS,
+                                    .max_seqs = t->max_seqs,
+                                    .n_ctx = t->n_ctx / 8}; /* so that positions beyond the table are met, too */
     for (int g = 0; g < CONFIG_KV_GROUPS_MAX; g++)
         limits.max_pages[g] = t->max_pages;
     return rc ? rc : forward_new(&t->f, t->m, t->kv, &limits, err);

@@ -9,6 +9,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "model/workspace.h"
 #include "tests/model_util.h"
 #include "tests/test.h"
 
@@ -191,6 +192,33 @@ START_TEST(bytes_told)
     ck_assert_int_eq(t.m->config.groups[1].window, 0);
     /* k and v, 4 layers, 1 head of 40 */
     ck_assert_uint_eq(config_kv_bytes_per_pos(&t.m->config, DTYPE_F16), 2 * 4 * 40 * 2);
+    test_model_close(&t);
+}
+END_TEST
+
+/* A position's angles are computed once, and are what rope_row gives. */
+START_TEST(angles_kept)
+{
+    struct test_model t;
+    int32_t ids[N_IDS];
+    float row[512];
+    open_model(&t, "golden/models/gemma3", NULL); /* two ropes */
+    const struct model_config *c = &t.m->config;
+    ck_assert_int_eq(c->n_ropes, 2);
+    ck_assert_int_le(c->n_rot, 512);
+    make_ids(ids, N_IDS, test_model_vocab(&t), 1);
+    test_model_run(&t, 0, ids, 5, 0, 0, NULL);
+    ck_assert_int_eq(t.f->n_angles[0], 5);
+    test_model_run(&t, 0, ids, 3, 2, 0, NULL);
+    ck_assert_int_eq(t.f->n_angles[0], 5);
+    test_model_run(&t, 0, ids, N_IDS, 0, 0, NULL);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(t.f->n_angles[r], t.n_ctx / 8);
+        for (int64_t p = 0; p < t.n_ctx / 8; p++) {
+            rope_row(c, r, p, row);
+            ck_assert_mem_eq(t.f->angles[r] + p * c->n_rot, row, (size_t)c->n_rot * sizeof(float));
+        }
+    }
     test_model_close(&t);
 }
 END_TEST
@@ -416,6 +444,7 @@ int main(void)
     tc = tcase_create("refused");
     tcase_add_test(tc, steps_refused);
     tcase_add_test(tc, bytes_told);
+    tcase_add_test(tc, angles_kept);
     tcase_add_test(tc, split_places);
     tcase_add_test(tc, split_refused);
     tcase_add_test(tc, progress_stops);

@@ -28,7 +28,9 @@ static const struct opt opts[] = {
 static void architecture_of_folder(struct inspection *in)
 {
     char *path = path_join(weights_dir(in->weights), "config.json");
-    cJSON *json = path && path_exists(path) ? json_parse_file(path, NULL) : NULL;
+    cJSON *json = NULL;
+    if (path && path_exists(path))
+        json_parse_file(&json, path, NULL); /* what is wrong with it is config_load's to say */
     const cJSON *list = json_get(json, "architectures"), *name = cJSON_IsArray(list) ? list->child : NULL;
     if (!cJSON_IsString(name))
         name = json_get(json, "model_type");
@@ -74,6 +76,7 @@ static void plan_memory(struct inspection *in, const struct common *c)
     limits.max_rows = (int)rows;
     limits.max_want = (int)(want < rows ? want : rows);
     limits.max_seqs = p.kv.max_seqs;
+    limits.n_ctx = in->n_ctx;
     for (int g = 0; g < m->n_groups; g++)
         limits.max_pages[g] = (int)((in->n_ctx + page - 1) / page);
     p.kv.n_ctx = in->n_ctx;

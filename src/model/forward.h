@@ -12,6 +12,7 @@ struct forward_limits {
     int max_rows;  /* rows of one step */
     int max_want;  /* rows whose logits one step may ask for */
     int max_seqs;
+    int64_t n_ctx; /* positions whose rotary angles are kept once computed; 0 = none are */
     int max_pages[CONFIG_KV_GROUPS_MAX]; /* columns of each group's page table */
 };
 

@@ -4,6 +4,7 @@
 #include "model/workspace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -60,6 +61,7 @@ uint64_t forward_bytes(const struct model_config *c, const struct forward_limits
     for (int i = 0; i < WORK_COUNT; i++) /* all elements have four bytes */
         sum += 4 * (uint64_t)(table[i].wanted ? limits->max_want : limits->max_rows) *
                (uint64_t)table[i].per_row * (uint64_t)table[i].cols;
+    sum += (uint64_t)limits->n_ctx * (uint64_t)c->n_rot * (uint64_t)c->n_ropes * sizeof(float);
     for (int g = 0; g < c->n_groups; g++)
         sum += 4 * (uint64_t)limits->max_seqs * (uint64_t)limits->max_pages[g];
     return sum;
@@ -100,7 +102,13 @@ int forward_new(struct forward **out, const struct model *m, const struct kv_lay
     f->cs = mem_array((size_t)limits->max_rows * (size_t)m->config.n_rot, sizeof(float));
     f->bounce = mem_array(m->n_instances > 1 ? (size_t)limits->max_rows * (size_t)m->config.d_model : 0,
                           sizeof(float));
-    if (!f->stages || !f->stage_of || !f->cs || !f->bounce) {
+    bool angles = true;
+    for (int r = 0; r < m->config.n_ropes && limits->n_ctx > 0; r++) {
+        size_t n;
+        f->angles[r] = mem_mul((size_t)limits->n_ctx, (size_t)m->config.n_rot, &n) ? mem_array(n, sizeof(float)) : NULL;
+        angles = angles && f->angles[r];
+    }
+    if (!f->stages || !f->stage_of || !f->cs || !f->bounce || !angles) {
         err_set(err, ERR_NOMEM, "no memory for a forward pass of %d rows", limits->max_rows);
         goto fail;
     }
@@ -134,6 +142,8 @@ void forward_free(struct forward *f)
     free(f->stages);
     free(f->stage_of);
     free(f->cs);
+    for (int r = 0; r < CONFIG_ROPES_MAX; r++)
+        free(f->angles[r]);
     free(f->bounce);
     free(f);
 }
@@ -155,6 +165,20 @@ static void view_rows(const struct forward *f, struct stage *s, const struct for
         }
 }
 
+/* Cosines and sines of one position into out [n_rot], from the table as far as that goes: a position costs its
+ * sines once, not in every step. */
+static void put_angles(struct forward *f, int rope, int64_t pos, float *out)
+{
+    const struct model_config *c = &f->m->config;
+    if (pos >= f->limits.n_ctx) {
+        rope_row(c, rope, pos, out);
+        return;
+    }
+    for (int64_t *n = &f->n_angles[rope]; *n <= pos; ++*n)
+        rope_row(c, rope, *n, f->angles[rope] + *n * c->n_rot);
+    memcpy(out, f->angles[rope] + pos * c->n_rot, (size_t)c->n_rot * sizeof(float));
+}
+
 void workspace_begin(struct forward *f, const struct forward_batch *b)
 {
     const struct model_config *c = &f->m->config;
@@ -174,7 +198,7 @@ void workspace_begin(struct forward *f, const struct forward_batch *b)
     }
     for (int r = 0; r < c->n_ropes; r++) {
         for (int i = 0; i < b->n_rows; i++)
-            rope_row(c, r, b->pos[i], f->cs + (size_t)i * (size_t)c->n_rot);
+            put_angles(f, r, b->pos[i], f->cs + (size_t)i * (size_t)c->n_rot);
         for (int i = 0; i < f->n_stages; i++)
             op_write(f->stages[i].be, &f->stages[i].v[WORK_CS0 + r], f->cs);
     }

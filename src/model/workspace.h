@@ -45,6 +45,8 @@ struct forward {
     int n_stages;
     int *stage_of;             /* [n_layers] */
     float *cs;                 /* host [max_rows, n_rot] */
+    float *angles[CONFIG_ROPES_MAX];   /* host [n_ctx, n_rot] of each rope: zero pages until a position is met */
+    int64_t n_angles[CONFIG_ROPES_MAX]; /* rows of them that are computed: positions 0 .. n - 1 */
     float *bounce;             /* host [max_rows, d_model], only with several stages */
     float *trace;              /* borrowed, or NULL */
     int n_want;                /* of the step that ran last */
