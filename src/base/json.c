@@ -72,6 +72,25 @@ static bool is_hex(char ch)
     return (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'f') || (ch >= 'A' && ch <= 'F');
 }
 
+/* At a backslash: 'h' or 'l' for the escape of a high or low surrogate, else 0. */
+static char surrogate(const struct scan *c, size_t at)
+{
+    if (at + 6 > c->len || c->s[at] != '\\' || c->s[at + 1] != 'u' || (c->s[at + 2] | 32) != 'd')
+        return 0;
+    return strchr("89abAB", c->s[at + 3]) ? 'h' : strchr("cdefCDEF", c->s[at + 3]) ? 'l' : '\0';
+}
+
+/* Behind a \u escape that began at `at`: the second half of a pair is read with the first. */
+static bool scan_surrogate(struct scan *c, size_t at)
+{
+    char kind = surrogate(c, at);
+    if (kind == 'l' || (kind == 'h' && surrogate(c, at + 6) != 'l'))
+        return fail_at(c, at, "half of a surrogate pair");
+    if (kind == 'h')
+        c->pos += 6;
+    return true;
+}
+
 static bool scan_escape(struct scan *c)
 {
     size_t at = c->pos; /* of the backslash */
@@ -83,7 +102,7 @@ static bool scan_escape(struct scan *c)
         if (memcmp(c->s + at + 2, "0000", 4) == 0)
             c->n_nul++;
         c->pos = at + 6;
-        return true;
+        return scan_surrogate(c, at);
     }
     if (kind == '\0' || !strchr("\"\\/bfnrt", kind))
         return fail_at(c, at, "unknown escape");
@@ -293,6 +312,51 @@ int json_get_str(const cJSON *obj, const char *key, const char **out, const char
         return err_set(err, ERR_FORMAT, "%s: %s holds a NUL character", name, key);
     *out = item->valuestring;
     return 0;
+}
+
+/* ---- values as they are spelled ---- */
+
+static size_t past_string(const char *s, size_t len, size_t i)
+{
+    for (i++; i < len && s[i] != '"'; i++)
+        i += s[i] == '\\';
+    return i + 1;
+}
+
+static size_t past_value(const char *s, size_t len, size_t i)
+{
+    size_t depth = 0;
+    while (i < len) {
+        if (s[i] == '"') {
+            i = past_string(s, len, i);
+        } else if (depth == 0 && strchr(",} \t\r\n", s[i])) {
+            break;
+        } else {
+            depth += s[i] == '{' || s[i] == '[';
+            depth -= s[i] == '}' || s[i] == ']';
+            i++;
+        }
+    }
+    return i < len ? i : len;
+}
+
+static size_t past_all_of(const char *s, size_t len, size_t i, const char *set)
+{
+    while (i < len && s[i] && strchr(set, s[i]))
+        i++;
+    return i;
+}
+
+bool json_next_value(const char *text, size_t len, size_t *at, const char **value, size_t *value_len)
+{
+    size_t i = past_all_of(text, len, *at, "\xEF\xBB\xBF{, \t\r\n");
+    if (i >= len || text[i] != '"')
+        return false;
+    i = past_all_of(text, len, past_string(text, len, i), ": \t\r\n");
+    *at = past_value(text, len, i);
+    *value = text + i;
+    *value_len = *at - i;
+    return *value_len > 0;
 }
 
 bool json_str(const cJSON *item, struct buf *out)

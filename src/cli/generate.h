@@ -25,6 +25,7 @@ struct job {
     struct generate_args
         args; /* its lists are the job's own where own_* says so, else shared with the flags */
     bool own_stops, own_bias;
+    char where[256]; /* "FILE:LINE", empty when from flags */
     struct prompt prompt;
     struct cJSON *line; /* owns strings that args points to */
     struct forge_logit_bias *bias;

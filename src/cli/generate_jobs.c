@@ -87,18 +87,62 @@ static bool put_text(struct job *j, const char *flag, const char *text, char *wh
     return opts_set(&group, flag, text, why, size);
 }
 
-/* A string or a number as the command line would spell it; numbers go through double. */
-static bool put_value(struct job *j, const char *flag, const cJSON *v, char *why, size_t size)
+/* A number of JSON whose exponent or fraction makes it whole, "1e3" or "2.0", in plain digits: as flags of whole
+ * numbers read it.  Any other stays as it is. */
+static void spell_whole(char out[128], const char *raw, size_t len)
 {
-    char text[64];
+    char digits[64];
+    size_t n = 0, point = 0, at = raw[0] == '-';
+    bool fraction = false;
+    snprintf(out, 128, "%.*s", (int)len, raw);
+    for (; at < len && (raw[at] | 32) != 'e' && n < sizeof digits; at++)
+        if (raw[at] == '.')
+            fraction = true;
+        else {
+            digits[n++] = raw[at];
+            point += !fraction;
+        }
+    long shift = at < len ? strtol(out + at + 1, NULL, 10) : 0;
+    if ((!fraction && at == len) || shift < -60 || shift > 60 || (long)point + shift <= 0)
+        return;
+    size_t whole = (size_t)((long)point + shift), skip = raw[0] == '-';
+    for (size_t i = whole; i < n; i++)
+        if (digits[i] != '0')
+            return;
+    for (size_t i = 0; i < whole; i++)
+        out[skip + i] = i < n ? digits[i] : '0';
+    out[skip + whole] = '\0';
+}
+
+/* A string or a number as the command line would spell it; `raw` is the number's own text, which a double would
+ * not keep. */
+static bool put_value(struct job *j, const char *flag, const cJSON *v, const char *raw, size_t raw_len, char *why,
+                      size_t size)
+{
+    char text[128];
     if (cJSON_IsString(v))
         return put_text(j, flag, v->valuestring, why, size);
     if (!cJSON_IsNumber(v)) {
         snprintf(why, size, "this is neither a number nor a string");
         return false;
     }
-    snprintf(text, sizeof text, "%.17g", v->valuedouble);
+    spell_whole(text, raw, raw_len);
     return put_text(j, flag, text, why, size);
+}
+
+static bool put_stop_text(struct job *j, const cJSON *v, char *why, size_t size)
+{
+    struct buf b;
+    buf_init(&b);
+    bool nul = json_str(v, &b) && b.len && memchr(buf_str(&b), 0, b.len);
+    buf_fini(&b);
+    if (nul)
+        snprintf(why, size, "a text to stop at cannot hold a NUL character");
+    else if (!cJSON_IsString(v) || !*v->valuestring)
+        snprintf(why, size, "this is no list of texts that are not empty");
+    else
+        return put_text(j, "stop", v->valuestring, why, size);
+    return false;
 }
 
 static bool put_stop(struct job *j, const cJSON *v, char *why, size_t size)
@@ -107,13 +151,11 @@ static bool put_stop(struct job *j, const cJSON *v, char *why, size_t size)
         free(j->args.stops.v);
     j->args.stops = (struct str_list){0};
     j->own_stops = true;
-    if (cJSON_IsString(v))
-        return put_text(j, "stop", v->valuestring, why, size);
+    if (!cJSON_IsArray(v))
+        return put_stop_text(j, v, why, size);
     for (const cJSON *s = v->child; s; s = s->next)
-        if (!cJSON_IsString(s) || !put_text(j, "stop", s->valuestring, why, size)) {
-            snprintf(why, size, "this is no list of texts that are not empty");
+        if (!put_stop_text(j, s, why, size))
             return false;
-        }
     return true;
 }
 
@@ -124,8 +166,12 @@ static bool put_bias(struct job *j, const cJSON *v, char *why, size_t size)
         free(j->args.sampling.bias.v);
     j->args.sampling.bias = (struct bias_list){0};
     j->own_bias = true;
+    if (!cJSON_IsObject(v)) {
+        snprintf(why, size, "this is no object of token ids and numbers");
+        return false;
+    }
     for (const cJSON *s = v->child; s; s = s->next) {
-        if (!s->string || !cJSON_IsNumber(s)) {
+        if (!cJSON_IsNumber(s)) {
             snprintf(why, size, "this is no object of token ids and numbers");
             return false;
         }
@@ -174,12 +220,12 @@ static bool put_prompt(struct job *j, const cJSON *v, char *why, size_t size)
     return true;
 }
 
-static bool put_member(struct job *j, const cJSON *v, char *why, size_t size)
+static bool put_member(struct job *j, const cJSON *v, const char *raw, size_t raw_len, char *why, size_t size)
 {
     const char *key = v->string;
     for (size_t i = 0; i < sizeof value_keys / sizeof *value_keys; i++)
         if (strcmp(key, value_keys[i].key) == 0)
-            return put_value(j, value_keys[i].flag, v, why, size);
+            return put_value(j, value_keys[i].flag, v, raw, raw_len, why, size);
     for (size_t i = 0; i < sizeof bool_keys / sizeof *bool_keys; i++)
         if (strcmp(key, bool_keys[i].key) == 0) {
             *(bool *)((char *)&j->args + bool_keys[i].off) = cJSON_IsTrue(v);
@@ -198,22 +244,27 @@ static bool put_member(struct job *j, const cJSON *v, char *why, size_t size)
     return false;
 }
 
-static int read_job(struct job *j, const struct generate_args *base, const char *text, size_t len,
-                    const char *where)
+static int read_job(struct job *j, const struct generate_args *base, const char *text, size_t len)
 {
     struct err err = {0};
     char why[256];
+    const char *raw = "";
+    size_t at = 0, raw_len = 0;
     j->args = *base;
-    j->line = json_parse(text, len, where, &err);
+    j->line = json_parse(text, len, j->where, &err);
     if (!j->line)
-        return msg_fail(err.code, err.msg);
+        return err.code == ERR_NOMEM ? msg_fail(err.code, err.msg) : msg_usage("generate", "%s", err.msg);
     if (!cJSON_IsObject(j->line))
-        return msg_usage("generate", "%s: this is no JSON object", where);
-    for (const cJSON *v = j->line->child; v; v = v->next)
-        if (!cJSON_IsNull(v) && !put_member(j, v, why, sizeof why))
-            return msg_usage("generate", "%s: %s: %s", where, v->string, why);
+        return msg_usage("generate", "%s: this is no JSON object", j->where);
+    for (const cJSON *v = j->line->child; v; v = v->next) {
+        json_next_value(text, len, &at, &raw, &raw_len); /* in step: cJSON keeps the order and what comes twice */
+        if (!cJSON_IsNull(v) && !put_member(j, v, raw, raw_len, why, sizeof why))
+            return msg_usage("generate", "%s: %s: %s", j->where, v->string, why);
+    }
     if (!j->prompt.text == !j->prompt.ids)
-        return msg_usage("generate", "%s: give either prompt or ids", where);
+        return msg_usage("generate", "%s: give either prompt or ids", j->where);
+    if (!base->model_defaults && !sampling_check(&j->args.sampling, why, sizeof why))
+        return msg_usage("generate", "%s: %s", j->where, why);
     return 0;
 }
 
@@ -229,7 +280,6 @@ int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base)
     for (size_t at = 0; rc == 0 && at < len;) {
         const char *nl = memchr(text + at, '\n', len - at);
         size_t end = nl ? (size_t)(nl - text) : len;
-        char where[300];
         line++;
         if (strspn(text + at, " \t\r") < end - at) {
             struct job *grown = mem_grow(*jobs, &cap, *n + 1, sizeof **jobs);
@@ -239,8 +289,9 @@ int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base)
             }
             *jobs = grown;
             grown[*n] = (struct job){0};
-            snprintf(where, sizeof where, "%s:%zu", strcmp(file, "-") ? file : "standard input", line);
-            rc = read_job(&grown[(*n)++], base, text + at, end - at, where);
+            struct job *j = &grown[(*n)++];
+            snprintf(j->where, sizeof j->where, "%.200s:%zu", strcmp(file, "-") ? file : "standard input", line);
+            rc = read_job(j, base, text + at, end - at);
         }
         at = end + 1;
     }

@@ -91,10 +91,17 @@ int generate_prompt_text(struct buf *b, const struct forge_engine *e, const stru
     return 0;
 }
 
-/* A request that was refused has no ids and no figures. */
-static void put_refused(struct buf *b, const struct job *j)
+/* A request that was refused has no ids and no figures, and a seed only where one was given. */
+static void put_refused(struct buf *b, const struct forge_engine *e, const struct job *j)
 {
     buf_puts(b, "{\"text\":\"\",\"prompt_ids\":[],\"ids\":[],\"finish_reason\":\"error\"");
+    if (j->args.sampling.has_seed)
+        buf_printf(b, ",\"seed\":%" PRIu64, j->args.sampling.seed);
+    else
+        buf_puts(b, ",\"seed\":null");
+    put_str(b, "device", forge_engine_info(e)->device);
+    put_metrics(b, forge_engine_info(e), &(struct forge_metrics){0});
+    put_placement(b, e);
     put_str(b, "error", j->error.message);
     buf_putc(b, '}');
 }
@@ -107,7 +114,7 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
     const char *s;
     size_t n;
     if (!j->request) {
-        put_refused(b, j);
+        put_refused(b, e, j);
         return;
     }
     buf_init(&text);
