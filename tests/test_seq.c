@@ -31,6 +31,7 @@ static void eval_all(struct loaded *l, const int32_t *ids, size_t n, float *out)
     struct seq s;
     struct err err = {0};
     ck_assert_msg(seq_open(&s, l, &err) == 0, "%s", err.msg);
+    s.whole = true;
     ck_assert_msg(seq_eval(&s, ids, n, true, out, NULL, NULL, &err) == 0, "%s", err.msg);
     ck_assert_int_eq(s.len, (int64_t)n);
     ck_assert_int_eq(kv_len(l->kv, s.slot), (int64_t)n);
@@ -203,6 +204,50 @@ START_TEST(limits_and_progress)
     ck_assert_int_eq(seq_eval(&s, ids, 20, false, NULL, NULL, NULL, &err), 0);
     seq_close(&s);
     load_close(&l);
+    free(ids);
+}
+END_TEST
+
+static int note_first(void *user, size_t done, size_t total)
+{
+    size_t *first = user;
+    ck_assert_uint_le(done, total);
+    if (*first == 0)
+        *first = done;
+    return 0;
+}
+
+/* A long text is begun with a short step, where that changes no result and nobody asked for whole chunks. */
+START_TEST(first_pieces)
+{
+    static const struct { bool free_rows, whole; int chunk; size_t first; } rows[] = {
+        {true, false, 512, SEQ_PIECE_FIRST}, {true, true, 512, 70}, {false, false, 512, 70}, {false, false, 50, 50},
+        {true, false, 10, 10},
+    };
+    size_t n, first;
+    int32_t *ids = prompt_of("qwen3", 3, &n), twice[70];
+    for (size_t i = 0; i < 70; i++)
+        twice[i] = ids[i % n];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct load_params p;
+        struct loaded l;
+        struct seq s;
+        struct err err = {0};
+        params(&p, test_path("golden/models/qwen3"), "cpu");
+        p.chunk = rows[i].chunk;
+        open_ok(&l, &p);
+        test_that(l.free_rows, "the cpu's results do not depend on the rows of a step");
+        l.free_rows = rows[i].free_rows;
+        ck_assert_int_eq(seq_open(&s, &l, NULL), 0);
+        s.whole = rows[i].whole;
+        first = 0;
+        ck_assert_int_eq(seq_eval(&s, twice, 70, false, NULL, note_first, &first, &err), 0);
+        test_that(first == rows[i].first, "row %zu: the first step had %zu rows, not %zu", i, first, rows[i].first);
+        test_that(s.piece >= 1 && s.piece <= (s.piece > l.chunk ? SEQ_PIECE_FIRST : l.chunk), "row %zu: a piece of %d", i,
+                  s.piece);
+        seq_close(&s);
+        load_close(&l);
+    }
     free(ids);
 }
 END_TEST
@@ -405,6 +450,7 @@ int main(void)
     tcase_add_loop_test(t, ways_to_evaluate_agree, 0, n);
     tcase_add_loop_test(t, windows_free_pages, 0, n);
     tcase_add_test(t, limits_and_progress);
+    tcase_add_test(t, first_pieces);
     tcase_add_test(t, load_refuses);
     tcase_add_test(t, context_rule);
     tcase_add_test(t, split_over_two_instances);

@@ -129,6 +129,15 @@ static int parse_split(const char *text, double *out, int n, struct err *err)
     return 0;
 }
 
+/* One order of sums for every number of rows: the CPU's backends keep it always, the others when asked to. */
+static bool rows_are_free(const struct loaded *l, bool deterministic)
+{
+    for (int i = 0; i < l->n_backends && !deterministic; i++)
+        if (strcmp(op_device(l->backends[i]), "cpu") != 0 && strcmp(op_device(l->backends[i]), "ref") != 0)
+            return false;
+    return true;
+}
+
 static int open_model(struct loaded *l, const struct load_params *p, struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
@@ -138,6 +147,7 @@ static int open_model(struct loaded *l, const struct load_params *p, struct err 
         rc = parse_split(p->split, split, l->n_backends, err);
     if (rc < 0)
         return rc;
+    l->free_rows = rows_are_free(l, p->backend.deterministic);
     struct model_config *config = l->config;
     rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,
                     err);

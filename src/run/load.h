@@ -33,6 +33,7 @@ struct loaded {
     struct forward *forward;
     int64_t n_ctx;
     int chunk, max_want;           /* as settled: chunk <= n_ctx, max_want <= rows of a step */
+    bool free_rows;                /* results do not depend on how many rows a step has */
     uint64_t work_bytes;           /* of forward's workspace */
     char reason[256];              /* of the device's choice */
     double load_s;

@@ -1,16 +1,17 @@
-/* One sequence: reserves pages, hands chunks to forward.c, moves the length when
- * a chunk is done, gives the pages back when it failed.  Owns its KV slot.
+/* One sequence: reserves pages, hands pieces of a text to forward.c, moves the length
+ * when one is done, gives the pages back when it failed.  Owns its KV slot.
  * Knows nothing of sampling or text. */
 #include "run/seq.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 int seq_open(struct seq *s, struct loaded *l, struct err *err)
 {
-    *s = (struct seq){.l = l, .slot = -1};
+    *s = (struct seq){.l = l, .slot = -1, .piece = SEQ_PIECE_FIRST};
     s->rows = mem_array((size_t)l->chunk * 3, sizeof *s->rows);
     if (!s->rows)
         return err_set(err, ERR_NOMEM, "no memory for a sequence");
@@ -37,6 +38,25 @@ void seq_reset(struct seq *s, int64_t len)
     kv_set_len(s->l->kv, s->slot, s->len);
 }
 
+int seq_piece(const struct seq *s)
+{
+    bool all = s->whole || !s->l->free_rows || s->piece > s->l->chunk;
+    return all ? s->l->chunk : s->piece;
+}
+
+/* A step of n rows took so long.  Those of decoding say nothing: their time is that of reading the weights. */
+static void set_piece(struct seq *s, int n, double seconds)
+{
+    double rows = seconds > 0 ? n / seconds * SEQ_PIECE_S : 4.0 * n;
+    if (n < s->piece)
+        return;
+    rows = rows > 4.0 * n ? 4.0 * n : rows; /* the first step may be unlike the others */
+    rows = rows > s->l->chunk ? s->l->chunk : rows;
+    s->piece = rows < 1 ? 1 : (int)rows;
+    if (s->piece > 16)
+        s->piece -= s->piece % 16; /* kernels take rows in fours and eights */
+}
+
 enum want { WANT_NONE, WANT_LAST, WANT_ALL };
 
 /* Where a step's result goes; both NULL: nowhere. */
@@ -50,6 +70,7 @@ static int run_step(struct seq *s, const int32_t *ids, int n, enum want want, co
 {
     struct loaded *l = s->l;
     int32_t *pos = s->rows, *seq = s->rows + l->chunk, *wanted = s->rows + 2 * (ptrdiff_t)l->chunk;
+    double start = clock_now();
     int rc = kv_reserve(l->kv, s->slot, s->len + n, err);
     if (rc < 0)
         return rc;
@@ -72,8 +93,10 @@ static int run_step(struct seq *s, const int32_t *ids, int n, enum want want, co
         rc = forward_logits(l->forward, out->logits, err);
     else if (rc == 0)
         rc = forward_wait(l->forward, err);
-    if (rc == 0)
+    if (rc == 0) {
         s->len += n;
+        set_piece(s, n, clock_now() - start);
+    }
     kv_set_len(l->kv, s->slot, s->len); /* after a failure: pages reserved for nothing go back */
     return rc;
 }
@@ -83,12 +106,14 @@ static int eval(struct seq *s, const int32_t *ids, size_t n, bool want_all, cons
 {
     struct loaded *l = s->l;
     size_t n_vocab = (size_t)l->config->n_vocab;
-    size_t max = (size_t)(want_all && l->max_want < l->chunk ? l->max_want : l->chunk);
     assert(n >= 1);
     if (n > (size_t)(l->n_ctx - s->len))
         return err_set(err, ERR_LIMIT, "%zu more ids after %lld do not fit in the context of %lld", n, (long long)s->len,
                        (long long)l->n_ctx);
     for (size_t done = 0; done < n;) {
+        size_t max = (size_t)seq_piece(s);
+        if (want_all && max > (size_t)l->max_want)
+            max = (size_t)l->max_want;
         size_t rows = n - done < max ? n - done : max;
         bool last = done + rows == n;
         struct target none = {0}, here = *out;

@@ -11,16 +11,25 @@ struct seq {
     int slot;         /* KV sequence */
     int64_t len;      /* positions stored */
     int32_t *rows;    /* [3, chunk]: positions, sequence rows, wanted rows of a step; owned */
+    int piece;        /* rows of the next step of a prefill: see seq_piece */
+    bool whole;       /* set by the caller: every step takes a whole chunk, however long that lasts */
 };
+/* Rows that the next step of a prefill may have, at most l->chunk: few at first, then as many as took about
+ * SEQ_PIECE_S in the step before, so that progress and cancelling never wait long.  Where results depend on the
+ * number of rows, a whole chunk. */
+#define SEQ_PIECE_FIRST 32
+#define SEQ_PIECE_S 0.7
+int seq_piece(const struct seq *s);
+
 int seq_open(struct seq *s, struct loaded *l, struct err *err);
 void seq_close(struct seq *s);
 /* Forgets positions from len on.  Where a window has given back what the rows after len would look into,
  * everything is forgotten: s->len tells from where on ids must be evaluated again. */
 void seq_reset(struct seq *s, int64_t len);
 
-/* Called after each chunk; non-zero = stop (ERR_CANCELLED, what is done stays). */
+/* Called after each step; non-zero = stop (ERR_CANCELLED, what is done stays). */
 typedef int seq_progress(void *user, size_t done, size_t total);
-/* Appends n >= 1 ids in chunks; logits of the last (want_all: of every) position into out, which may be NULL:
+/* Appends n >= 1 ids in pieces; logits of the last (want_all: of every) position into out, which may be NULL:
  * [n_vocab] or [n, n_vocab].  On an error s->len tells how far it came. */
 int seq_eval(struct seq *s, const int32_t *ids, size_t n, bool want_all, float *out, seq_progress *progress, void *user,
              struct err *err);

@@ -139,7 +139,7 @@ static int prefill_step(struct forge_request *r, int32_t *id, bool *chosen)
 {
     struct forge_engine *e = r->e;
     size_t done = (size_t)e->seq.len, n = r->prompt.n - done;
-    n = n < (size_t)e->l.chunk ? n : (size_t)e->l.chunk;
+    n = n < (size_t)seq_piece(&e->seq) ? n : (size_t)seq_piece(&e->seq);
     bool last = done + n == r->prompt.n;
     double t = clock_now();
     *chosen = last && output_limit(r) == FORGE_FINISH_NONE;
