@@ -144,7 +144,7 @@ struct forge_engine_params {
     enum forge_kv kv_type;
     int page_size;           /* KV positions per page; 0 = one page of n_ctx */
     int max_seqs;            /* sequences at once; default 1.  This version runs one after the other, with memory for one */
-    int chunk;               /* rows of one prefill step; default 512 */
+    int chunk;               /* rows of one prefill step at most; default 512 */
     uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs */
     uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
     int no_prefix_cache;     /* nothing is kept of earlier prompts; this version never does */
@@ -152,6 +152,7 @@ struct forge_engine_params {
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
     const char *kernel_cache; /* folder where compiled kernels are kept; NULL = they are not */
+    int profile;              /* 1 = operations are timed, which makes devices other than the CPU wait for each */
 };
 
 struct forge_engine;
@@ -174,7 +175,11 @@ struct forge_engine_info {
 };
 const struct forge_engine_info *forge_engine_info(const struct forge_engine *e);
 
-struct forge_placement { const char *operation, *device; uint64_t calls; };
+struct forge_placement {
+    const char *operation, *device;
+    uint64_t calls, rows, bytes, flops; /* bytes and flops: what the operation must move and do at least */
+    double seconds;                     /* 0 unless the engine was opened with `profile` */
+};
 /* Which device ran each kind of operation up to the last step that ended: one row for an operation and a device,
  * an operation's rows one after the other.  NULL where i is not below the count. */
 size_t forge_engine_n_placements(const struct forge_engine *e);

@@ -21,7 +21,8 @@ struct bench_args {
 
 static const struct opt opts[] = {
     {"prompt", 'p', OPT_NUMS, F(prompt), 0, "N,...", TOKENS_RANGE, "512",
-     "prompt sizes to prefill; 0 = no such test"},
+     "prompt sizes to prefill; 0 = no such test; steps take whole chunks here (--chunk), where the other "
+     "commands take smaller ones on the CPU so that no step lasts long"},
     {"gen", 'n', OPT_NUMS, F(gen), 0, "N,...", TOKENS_RANGE, "128", "tokens to decode; 0 = no such test"},
     {"depth", 'd', OPT_NUMS, F(depth), 0, "N,...", TOKENS_RANGE, "0",
      "tokens of a sequence before; decoding at 0 begins after one"},
@@ -88,6 +89,8 @@ static int prepare(struct bench *b, int64_t positions, int batch, struct err *er
     for (int rc; b->n_seqs < batch; b->n_seqs++)
         if ((rc = seq_open(&b->seqs[b->n_seqs], l, err)) < 0)
             return rc;
+    for (int i = 0; i < b->n_seqs; i++)
+        b->seqs[i].whole = true;
     return limits_new(&b->limits, b->n_threads, err);
 }
 
@@ -155,7 +158,7 @@ static int run(void *args, const struct common *c)
     if (b.n_seqs) /* the tool's own sequence moved on in the copy */
         t.seq = b.seqs[0];
     finish(&b);
-    tool_close(&t);
+    status = tool_close(&t, status);
     free(model);
     free(tests);
     return status;

@@ -116,7 +116,7 @@ static int run_one(struct forge_engine *e, struct job *j)
     progress_end(&r.prefill);
     if (r.stream && j->request)
         out_puts("\n");
-    else if (j->request) {
+    else if (!r.stream) {
         struct buf b;
         buf_init(&b);
         generate_json(&b, e, j);
@@ -188,7 +188,7 @@ static int check_jobs(struct forge_engine *e, struct job *jobs, size_t n)
         if (jobs[i].args.model_defaults)
             sampling_model_defaults(&jobs[i].args.sampling, info);
         if (!sampling_check(&jobs[i].args.sampling, text, sizeof text))
-            return msg_usage("generate", "%s", text);
+            return msg_usage("generate", "%s%s%s", jobs[i].where, jobs[i].where[0] ? ": " : "", text);
     }
     msg_verbose("device: %s (%s)", info->device, info->device_reason);
     if (n == 1) {
@@ -206,9 +206,7 @@ static int run(void *args, const struct common *c)
     char why[256];
     size_t n = 0;
     int status;
-    if (common_no_profile(c, "generate"))
-        return EXIT_USAGE;
-    if (!a->model_defaults && !sampling_check(&a->sampling, why, sizeof why))
+    if (!a->model_defaults && !a->jsonl && !sampling_check(&a->sampling, why, sizeof why))
         return msg_usage("generate", "%s", why);
     if (a->jsonl) {
         if (!a->prompt.file || prompt_given(&a->prompt) != 1)
@@ -231,6 +229,7 @@ static int run(void *args, const struct common *c)
         status = check_jobs(e, jobs, n);
     if (status == 0)
         status = a->jsonl ? run_batch(e, jobs, n) : run_one(e, &jobs[0]);
+    status = common_profile(c, e, status);
 done:
     jobs_free(jobs, n);
     forge_engine_close(e);

@@ -170,8 +170,7 @@ static int run(void *args, const struct common *c)
         status = evaluate(&t, a, &ids);
     ids_fini(&ids);
     prompt_free(&p);
-    tool_close(&t);
-    return status;
+    return tool_close(&t, status);
 }
 
 const struct cmd cmd_logits = {

@@ -50,14 +50,23 @@ struct work {
     struct tool *t;
     const struct ids *ids;
     struct npy base;        /* rows = scored positions, when comparing */
-    struct npy_writer save; /* f NULL = not saving */
+    struct npy_writer save; /* out.f NULL = not saving */
     bool comparing;
     float *logits;         /* [rows, n_vocab] */
     float *row, *base_row; /* [n_vocab] log-probabilities */
     size_t rows;
     struct score s;
     struct progress progress;
+    size_t done; /* tokens before the running evaluation */
 };
+
+static int on_piece(void *user, size_t done, size_t total)
+{
+    struct work *w = user;
+    (void)total;
+    progress_update(&w->progress, w->done + done, w->ids->n);
+    return interrupted();
+}
 
 static size_t n_scored(size_t n, size_t window)
 {
@@ -101,13 +110,13 @@ static int score_row(struct work *w, const float *logits, int32_t next, struct e
         return err_set(err, ERR_NUMERIC, "logits that are not finite before scored token %zu", w->s.n);
     w->s.nll -= logprob;
     buf_put(&w->s.logprobs, &logprob, sizeof logprob);
-    if (w->comparing || w->save.f)
+    if (w->comparing || w->save.out.f)
         for (int64_t i = 0; i < n; i++)
             w->row[i] = (float)((double)logits[i] - lse);
     if (w->comparing)
         compare(w, next);
     w->s.n++;
-    return w->save.f ? npy_put(&w->save, w->row, (size_t)n, err) : 0;
+    return w->save.out.f ? npy_put(&w->save, w->row, (size_t)n, err) : 0;
 }
 
 static int score_window(struct work *w, size_t start, size_t len, struct err *err)
@@ -116,7 +125,8 @@ static int score_window(struct work *w, size_t start, size_t len, struct err *er
     seq_reset(&w->t->seq, 0);
     for (size_t at = 0; at + 1 < len;) { /* the last token is only foretold */
         size_t n = len - 1 - at < w->rows ? len - 1 - at : w->rows;
-        int rc = seq_eval(&w->t->seq, w->ids->v + start + at, n, true, w->logits, NULL, NULL, err);
+        w->done = start + at;
+        int rc = seq_eval(&w->t->seq, w->ids->v + start + at, n, true, w->logits, on_piece, w, err);
         for (size_t i = 0; rc == 0 && i < n; i++)
             rc = score_row(w, w->logits + i * n_vocab, w->ids->v[start + at + i + 1], err);
         if (rc < 0)
@@ -213,10 +223,8 @@ static int score_all(struct tool *t, const struct perplexity_args *a, const stru
     for (size_t start = 0; rc == 0 && start < ids->n; start += window)
         rc = score_window(&w, start, ids->n - start < window ? ids->n - start : window, &err);
     progress_end(&w.progress);
-    if (rc == 0)
-        rc = npy_finish(&w.save, &err);
-    else
-        npy_finish(&w.save, NULL);
+    int closed = npy_finish(&w.save, rc == 0, &err);
+    rc = rc < 0 ? rc : closed;
     int status = rc < 0 ? msg_fail(rc, err.msg) : 0;
     if (status == 0 && !print(&w.s, a, ids->n))
         status = EXIT_FAILED;
@@ -239,6 +247,8 @@ static int run(void *args, const struct common *c)
     if (status == 0 && a->has_window && c->has_ctx && c->ctx > 0 && a->window > c->ctx)
         status =
             msg_usage("perplexity", "--window %" PRId64 " does not fit in --ctx %" PRId64, a->window, c->ctx);
+    if (status == 0 && a->kl_save && a->kl_base && out_same_file(a->kl_save, a->kl_base))
+        status = msg_usage("perplexity", "--kl-save and --kl-base are one file (%s)", a->kl_base);
     interrupt_catch();
     if (status == 0)
         status = tool_open(&t, c, a->has_window ? a->window : -1, 1);
@@ -250,8 +260,7 @@ static int run(void *args, const struct common *c)
         status = score_all(&t, a, &ids);
     ids_fini(&ids);
     prompt_free(&p);
-    tool_close(&t);
-    return status;
+    return tool_close(&t, status);
 }
 
 const struct cmd cmd_perplexity = {

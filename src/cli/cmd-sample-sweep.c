@@ -137,8 +137,6 @@ static int run(void *args, const struct common *c)
     struct sweep_args *a = args;
     struct forge_engine *e = NULL;
     struct prompt p;
-    if (common_no_profile(c, "sample-sweep"))
-        return EXIT_USAGE;
     if (!prompt_given(&a->prompt))
         a->prompt.text = PROMPT_DEFAULT;
     int status = prompt_read(&p, &a->prompt, "sample-sweep", "-p, -f or --ids");
@@ -147,6 +145,7 @@ static int run(void *args, const struct common *c)
         status = common_engine_open(&e, c, 1);
     if (status == 0)
         status = sweep(e, a, &p);
+    status = common_profile(c, e, status);
     prompt_free(&p);
     forge_engine_close(e);
     return status;

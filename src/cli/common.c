@@ -4,6 +4,7 @@
 #include "cli/common.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ const struct opt common_device_opts[] = {
     {"max-seqs", 0, OPT_I64, F(max_seqs), 0, "N", "1..4096", "1", "sequences at once"},
     {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL,
      "positions of a KV page; 0 = one page of --ctx"},
-    {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512", "positions of one prefill step"},
+    {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512",
+     "positions of one prefill step at most; the CPU takes fewer where a step would last longer than a second"},
     {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL,
      "keep no prefixes of earlier prompts"},
     {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,
@@ -96,14 +98,6 @@ int common_check(const struct common *c, const char *cmd)
     if (c->kv == KV_CHOICE_Q8_0)
         return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
     return 0;
-}
-
-int common_no_profile(const struct common *c, const char *cmd)
-{
-    if (!c->profile.given)
-        return 0;
-    return msg_usage(cmd,
-                     "--profile is not available here in this version; logits, perplexity and bench have it");
 }
 
 static void sink(void *user, enum forge_log_level level, const char *line)
@@ -249,6 +243,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->gpu_mem = c->gpu_mem;
     p->no_prefix_cache = c->no_prefix_cache;
     p->kernel_cache = kernel_cache;
+    p->profile = c->profile.given;
     p->on_load = on_load;
     p->user = load;
 }
@@ -313,4 +308,64 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     free(model);
     free(kernel_cache);
     return rc < 0 ? common_open_failed(err.code, err.message) : 0;
+}
+
+/* ---- --profile ---- */
+
+void profile_begin(struct profile *p, const char *path)
+{
+    struct err err = {0};
+    *p = (struct profile){.path = path};
+    if (path && out_file_open(&p->json, path, &err) < 0) {
+        msg_error("%s", err.msg);
+        p->failed = true;
+    }
+    if (msg_level() >= 0)
+        fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms",
+                "ms/call", "GB/s", "GFLOP/s");
+    if (p->json.f)
+        fputs("[", p->json.f);
+}
+
+void profile_put(struct profile *p, const struct profile_row *r)
+{
+    double ms = 1e3 * r->seconds, per_s = r->seconds > 0 ? 1e-9 / r->seconds : 0;
+    if (r->calls == 0)
+        return;
+    if (msg_level() >= 0)
+        fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", r->operation,
+                r->device, r->calls, r->rows, ms, ms / (double)r->calls, (double)r->bytes * per_s,
+                (double)r->flops * per_s);
+    if (p->json.f)
+        fprintf(p->json.f,
+                "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
+                ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"seconds\":%.9g}",
+                p->any ? "," : "", r->operation, r->device, r->calls, r->rows, r->bytes, r->flops, r->seconds);
+    p->any = true;
+}
+
+int profile_end(struct profile *p)
+{
+    struct err err = {0};
+    if (p->json.f)
+        fputs("\n]\n", p->json.f);
+    if (out_file_close(&p->json, true, &err) < 0) {
+        msg_error("%s", err.msg);
+        p->failed = true;
+    }
+    return p->failed ? EXIT_FAILED : EXIT_OK;
+}
+
+int common_profile(const struct common *c, const struct forge_engine *e, int status)
+{
+    struct profile p;
+    const struct forge_placement *row;
+    if (!c->profile.given || !e)
+        return status;
+    profile_begin(&p, c->profile.value);
+    for (size_t i = 0; (row = forge_engine_placement(e, i)) != NULL; i++)
+        profile_put(&p, &(struct profile_row){row->operation, row->device, row->calls, row->rows, row->bytes,
+                                              row->flops, row->seconds});
+    int end = profile_end(&p);
+    return status ? status : end;
 }

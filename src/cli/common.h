@@ -9,6 +9,7 @@
 #include <forge.h>
 
 #include "cli/opts.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 
 struct common {
@@ -48,8 +49,6 @@ extern const struct opt common_device_opts[]; /* --device ... --kv ... */
 
 /* Values that parse, and that this version cannot do: EXIT_USAGE with a message, else 0. */
 int common_check(const struct common *c, const char *cmd);
-/* For commands over forge.h, which has no profile yet: the same when --profile is given. */
-int common_no_profile(const struct common *c, const char *cmd);
 /* Sends the library's log lines to stderr at the level of -v, -q, --debug. */
 int common_log(const struct common *c, const char *cmd);
 
@@ -70,5 +69,23 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
 int common_open_failed(int code, const char *message);
 /* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
+
+/* --profile: a table of operations on stderr (not with -q), and as JSON in the flag's file. */
+struct profile_row {
+    const char *operation, *device;
+    uint64_t calls, rows, bytes, flops;
+    double seconds;
+};
+struct profile {
+    const char *path; /* borrowed; NULL = no file */
+    struct out_file json;
+    bool any, failed;
+};
+void profile_begin(struct profile *p, const char *path);
+void profile_put(struct profile *p, const struct profile_row *row);
+int profile_end(struct profile *p); /* an exit status */
+/* The whole of it for an engine: `status`, or that of the profile where this is the first failure.  Nothing
+ * where no profile was asked for. */
+int common_profile(const struct common *c, const struct forge_engine *e, int status);
 
 #endif

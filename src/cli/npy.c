@@ -16,17 +16,16 @@
 
 static int write_failed(const struct npy_writer *w, struct err *err)
 {
-    return err_set(err, ERR_IO, "%s: cannot write: %s", w->path, strerror(errno));
+    return err_set(err, ERR_IO, "%s: cannot write: %s", w->out.path, strerror(errno));
 }
 
 int npy_create(struct npy_writer *w, const char *path, const int64_t *shape, int n_dims, struct err *err)
 {
     char dict[128];
     unsigned char head[256];
-    w->path = path;
-    w->f = fopen(path, "wb");
-    if (!w->f)
-        return write_failed(w, err);
+    int rc = out_file_open(&w->out, path, err);
+    if (rc < 0)
+        return rc;
     int len =
         n_dims == 1
             ? snprintf(dict, sizeof dict,
@@ -44,21 +43,17 @@ int npy_create(struct npy_writer *w, const char *path, const int64_t *shape, int
     head[9] = (unsigned char)(header >> 8);
     memcpy(head + PREFIX_LEN, dict, (size_t)len);
     head[total - 1] = '\n';
-    return fwrite(head, 1, total, w->f) == total ? 0 : write_failed(w, err);
+    return fwrite(head, 1, total, w->out.f) == total ? 0 : write_failed(w, err);
 }
 
 int npy_put(struct npy_writer *w, const float *x, size_t n, struct err *err)
 {
-    return fwrite(x, sizeof *x, n, w->f) == n ? 0 : write_failed(w, err);
+    return fwrite(x, sizeof *x, n, w->out.f) == n ? 0 : write_failed(w, err);
 }
 
-int npy_finish(struct npy_writer *w, struct err *err)
+int npy_finish(struct npy_writer *w, bool keep, struct err *err)
 {
-    int rc = 0;
-    if (w->f && fclose(w->f) != 0)
-        rc = write_failed(w, err);
-    w->f = NULL;
-    return rc;
+    return out_file_close(&w->out, keep, err);
 }
 
 int npy_write(const char *path, const float *x, const int64_t *shape, int n_dims, struct err *err)
@@ -68,10 +63,8 @@ int npy_write(const char *path, const float *x, const int64_t *shape, int n_dims
     int rc = npy_create(&w, path, shape, n_dims, err);
     if (rc == 0)
         rc = npy_put(&w, x, n, err);
-    if (rc == 0)
-        return npy_finish(&w, err);
-    npy_finish(&w, NULL);
-    return rc;
+    int closed = npy_finish(&w, rc == 0, err);
+    return rc < 0 ? rc : closed;
 }
 
 /* ---- reading ---- */
@@ -112,7 +105,8 @@ static int parse_dict(struct npy *a, const char *dict, struct err *err)
     a->f64 = strncmp(descr, "'<f8'", 5) == 0;
     if (!a->f64 && strncmp(descr, "'<f4'", 5) != 0)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: the .npy type is %.10s, float32 (<f4) or float64 (<f8) is needed", path, descr);
+                       "%s: the .npy type is %.*s, and '<f4' (float32) or '<f8' (float64) is needed", path,
+                       (int)(descr[0] == '\'' ? strcspn(descr + 1, "'") + 2 : strcspn(descr, ",}")), descr);
     if (strncmp(order, "False", 5) != 0)
         return err_set(err, ERR_UNSUPPORTED, "%s: the .npy array is in Fortran order", path);
     for (shape++; *shape != ')'; n++)

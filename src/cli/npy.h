@@ -5,20 +5,19 @@
 #define FORGE_CLI_NPY_H
 
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/err.h"
 #include "base/map.h"
+#include "cli/out.h"
 
 struct npy_writer {
-    FILE *f;
-    const char *path; /* borrowed */
+    struct out_file out; /* out.f NULL = not writing */
 };
 /* shape [n_dims], 1 or 2 of them. */
 int npy_create(struct npy_writer *w, const char *path, const int64_t *shape, int n_dims, struct err *err);
 int npy_put(struct npy_writer *w, const float *x, size_t n, struct err *err);
-/* Closes; *err of an earlier failure is left alone. Safe after a failed create. */
-int npy_finish(struct npy_writer *w, struct err *err);
+/* Closes: the file is in its place, or with keep = false nothing is left. Safe after a failed create. */
+int npy_finish(struct npy_writer *w, bool keep, struct err *err);
 /* All in one. */
 int npy_write(const char *path, const float *x, const int64_t *shape, int n_dims, struct err *err);
 

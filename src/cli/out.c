@@ -1,16 +1,20 @@
-/* stdout, stderr and the two signals of the program.
+/* stdout, stderr, files of results and the signals of the program.
  * The one owner of its mutable state: the first failed write, how talkative to
  * be, whether ^C was pressed.  Knows no command. */
 #include "cli/out.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 
 static struct {
     int write_errno; /* first failure on stdout */
@@ -89,6 +93,92 @@ int out_finish(int status)
     msg_error("cannot write to standard output: %s", strerror(state.write_errno));
     return status == EXIT_OK ? EXIT_FAILED : status;
 }
+
+/* ---- files of results ---- */
+
+static int no_file(const char *path, struct err *err)
+{
+    return err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+}
+
+/* A new file beside the one that is meant, with its permissions. */
+static int open_beside(struct out_file *o, const struct stat *old, struct err *err)
+{
+    size_t size = strlen(o->path) + 32;
+    int fd = -1;
+    o->tmp = mem_array(size, 1);
+    if (!o->tmp)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", o->path);
+    for (int i = 0; i < 100 && fd < 0; i++) {
+        snprintf(o->tmp, size, "%s.%ld-%d.tmp", o->path, (long)getpid(), i);
+        fd = open(o->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd < 0 || (old && fchmod(fd, old->st_mode & 0777) != 0) || !(o->f = fdopen(fd, "wb"))) {
+        no_file(o->path, err);
+        if (fd >= 0) {
+            close(fd);
+            unlink(o->tmp);
+        }
+        return ERR_IO;
+    }
+    return 0;
+}
+
+int out_file_open(struct out_file *o, const char *path, struct err *err)
+{
+    struct stat st;
+    int rc;
+    *o = (struct out_file){0};
+    if (strcmp(path, "-") == 0)
+        return err_set(err, ERR_ARG, "'-' is standard input, and no file to write to; /dev/stdout is one");
+    bool there = stat(path, &st) == 0;
+    o->path = there && S_ISREG(st.st_mode) ? realpath(path, NULL) : mem_strdup(path); /* links stay links */
+    if (!o->path)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    if (there && !S_ISREG(st.st_mode)) {
+        o->f = fopen(path, "wb");
+        rc = o->f ? 0 : no_file(path, err);
+    } else if (there && access(o->path, W_OK) != 0) {
+        rc = no_file(path, err);
+    } else {
+        rc = open_beside(o, there ? &st : NULL, err);
+    }
+    if (rc < 0) {
+        free(o->tmp);
+        free(o->path);
+        *o = (struct out_file){0};
+    }
+    return rc;
+}
+
+int out_file_close(struct out_file *o, bool keep, struct err *err)
+{
+    int rc = 0;
+    if (!o->f)
+        return 0;
+    bool failed = ferror(o->f) != 0; /* errno of that write is gone by now */
+    errno = EIO;
+    if ((fclose(o->f) != 0 || failed) && keep)
+        rc = no_file(o->path, err);
+    if (o->tmp && keep && rc == 0 && rename(o->tmp, o->path) != 0)
+        rc = no_file(o->path, err);
+    if (o->tmp && (!keep || rc < 0))
+        unlink(o->tmp);
+    free(o->tmp);
+    free(o->path);
+    *o = (struct out_file){0};
+    return rc;
+}
+
+bool out_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* ---- messages ---- */
 
 void msg_set_level(int verbose, bool quiet)
 {

@@ -1,4 +1,4 @@
-/* Standard output and the messages of the program.
+/* Standard output, files of results, and the messages of the program.
  *
  * Results go to stdout through here; a reader that went away (EPIPE) is no
  * error and ends the run quietly, any other failed write is one.  Everything
@@ -8,9 +8,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/attr.h"
 #include "base/buf.h"
+#include "base/err.h"
 
 enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
@@ -24,6 +26,19 @@ void out_flush(void);
 bool out_closed(void); /* nobody reads any more, or writing failed: no use in going on */
 /* Flushes; `status`, or EXIT_FAILED with a message when stdout could not be written. */
 int out_finish(int status);
+
+/* A file of results. It is written under another name beside `path` and takes its place when it is whole, so
+ * that no reader sees half of one, and one that is still mapped is never cut short; what is no regular file
+ * (/dev/stdout, a pipe) is written as it stands. */
+struct out_file {
+    FILE *f; /* NULL = not open */
+    char *path, *tmp;
+};
+int out_file_open(struct out_file *o, const char *path, struct err *err);
+/* Puts the file in its place, or with keep = false leaves nothing behind; safe when it is not open. */
+int out_file_close(struct out_file *o, bool keep, struct err *err);
+/* Both name one file that exists, also through links. */
+bool out_same_file(const char *a, const char *b);
 
 /* -q and -v, set once by main. */
 void msg_set_level(int verbose, bool quiet);

@@ -80,53 +80,27 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     return rc < 0 ? common_open_failed(rc, err.msg) : 0;
 }
 
-/* One row of the profile; JSON rows are separated by commas. */
-static void profile_row(FILE *json, bool first, const char *name, const struct op_stats *s)
+static int print_profile(const struct tool *t)
 {
-    double ms = 1e3 * s->seconds, per_s = s->seconds > 0 ? 1e-9 / s->seconds : 0;
-    fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", name, s->device,
-            s->calls, s->rows, ms, ms / (double)s->calls, (double)s->bytes * per_s, (double)s->flops * per_s);
-    if (json)
-        fprintf(json,
-                "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
-                ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"seconds\":%.9g}",
-                first ? "" : ",", name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds);
-}
-
-static void print_profile(const struct tool *t)
-{
-    const char *path = t->profile->value;
-    FILE *json = path ? fopen(path, "w") : NULL;
-    bool first = true;
-    if (path && !json)
-        msg_error("%s: cannot write the profile", path);
-    fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms",
-            "ms/call", "GB/s", "GFLOP/s");
-    if (json)
-        fputs("[", json);
+    struct profile p;
+    profile_begin(&p, t->profile->value);
     for (int i = 0; i < t->l.n_backends; i++)
         for (int op = 0; op < OP_COUNT; op++) {
             const struct op_stats *s = op_stats(t->l.backends[i], (enum op_id)op);
-            if (s->calls == 0)
-                continue;
-            profile_row(json, first, op_name((enum op_id)op), s);
-            first = false;
+            profile_put(&p, &(struct profile_row){op_name((enum op_id)op), s->device, s->calls, s->rows, s->bytes,
+                                                  s->flops, s->seconds});
         }
-    if (json) {
-        fputs("\n]\n", json);
-        if (fclose(json) != 0)
-            msg_error("%s: cannot write the profile", path);
-    }
+    return profile_end(&p);
 }
 
-void tool_close(struct tool *t)
+int tool_close(struct tool *t, int status)
 {
-    if (t->profile && t->profile->given && t->has_seq)
-        print_profile(t);
+    int profile = t->profile && t->profile->given && t->has_seq ? print_profile(t) : 0;
     if (t->has_seq)
         seq_close(&t->seq);
     load_close(&t->l);
     *t = (struct tool){0};
+    return status ? status : profile;
 }
 
 int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a,

@@ -19,8 +19,8 @@ struct tool {
 /* Loads by the shared flags and opens one sequence.  n_ctx: positions to plan for where --ctx is not given;
  * -1 = the default.  max_seqs at least.  An exit status, 0 = open; tool_close in any case. */
 int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max_seqs);
-/* Prints the profile when one was asked for, then frees. */
-void tool_close(struct tool *t);
+/* Prints the profile when one was asked for, then frees: `status`, or the profile's where that was 0. */
+int tool_close(struct tool *t, int status);
 
 /* The prompt's ids by the model's tokenizer; an exit status. ids_fini in any case. */
 int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a,

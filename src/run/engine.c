@@ -146,6 +146,8 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
         len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
     fill_info(e);
+    for (int i = 0; i < e->l.n_backends; i++)
+        op_profile(e->l.backends[i], p.profile != 0);
     return seq_open(&e->seq, &e->l, err);
 }
 
@@ -184,6 +186,15 @@ const struct forge_engine_info *forge_engine_info(const struct forge_engine *e)
     return &e->info;
 }
 
+static void add_stats(struct forge_placement *p, const struct op_stats *s)
+{
+    p->calls += s->calls;
+    p->rows += s->rows;
+    p->bytes += s->bytes;
+    p->flops += s->flops;
+    p->seconds += s->seconds;
+}
+
 /* Instances of one device share a row. */
 void engine_place(struct forge_engine *e)
 {
@@ -198,8 +209,8 @@ void engine_place(struct forge_engine *e)
             while (at < n && strcmp(e->placement[at].device, s->device) != 0)
                 at++;
             if (at == n)
-                e->placement[n++] = (struct forge_placement){op_name((enum op_id)op), s->device, 0};
-            e->placement[at].calls += s->calls;
+                e->placement[n++] = (struct forge_placement){.operation = op_name((enum op_id)op), .device = s->device};
+            add_stats(&e->placement[at], s);
         }
     }
     e->n_placements = n;
