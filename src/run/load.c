@@ -59,6 +59,7 @@ static void make_limits(const struct loaded *l, const struct kv_params *kv, stru
         .max_rows = l->chunk > kv->max_seqs ? l->chunk : kv->max_seqs,
         .max_want = l->max_want,
         .max_seqs = kv->max_seqs,
+        .n_ctx = kv->n_ctx,
     };
     for (int g = 0; g < l->config->n_groups; g++)
         out->max_pages[g] = (int)((kv->n_ctx + page - 1) / page);
