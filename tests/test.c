@@ -108,7 +108,8 @@ __attribute__((constructor)) static void set_time_limit(void)
 cJSON *test_json(const char *name)
 {
     struct err err = {0};
-    cJSON *root = json_parse_file(test_path(name), &err);
+    cJSON *root;
+    json_parse_file(&root, test_path(name), &err);
     ck_assert_msg(root != NULL, "%s", err.msg);
     return root;
 }

@@ -295,7 +295,8 @@ START_TEST(gemma_wrapper)
         "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, \"sliding_window\": 1024}}";
     struct model_config c = {0};
     struct err err = {0};
-    cJSON *o = json_parse(text, sizeof(text) - 1, "input", &err);
+    cJSON *o;
+    json_parse(&o, text, sizeof(text) - 1, "input", &err);
     ck_assert_msg(o && config_from_object(&c, o, "input", &err) == 0, "%s", err.msg);
     ck_assert_int_eq(c.n_heads, 8);
     ck_assert_int_eq(c.n_kv_heads, 4);
@@ -440,7 +441,8 @@ START_TEST(generation_refused)
         struct model_config c;
         struct err err = {0};
         config_start(&c, arch_at(0));
-        cJSON *o = json_parse(rows[i].text, strlen(rows[i].text), "input", &err);
+        cJSON *o;
+        json_parse(&o, rows[i].text, strlen(rows[i].text), "input", &err);
         ck_assert_msg(config_from_generation(&c, o, "input", &err) < 0, "%s", rows[i].text);
         ck_assert_msg(strstr(err.msg, rows[i].word) != NULL, "%s: %s", rows[i].text, err.msg);
         cJSON_Delete(o);
@@ -519,6 +521,8 @@ START_TEST(config_argument)
     config_fini(&c);
     ck_assert_int_eq(load(&c, "golden/bad/files/ok.safetensors", NULL, &err), ERR_ARG);
     ck_assert_ptr_nonnull(strstr(err.msg, "--config"));
+    config_fini(&c);
+    ck_assert_int_eq(config_from_json(&c, "no/such/config.json", &err), ERR_IO); /* the code of what failed */
     config_fini(&c);
 }
 END_TEST

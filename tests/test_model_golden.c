@@ -157,7 +157,8 @@ static bool add_index(const char *name, bool below_expected)
     const char *dir = getenv("FORGE_TEST_SRCDIR");
     struct err err = {0};
     snprintf(path, sizeof(path), "%s/%s", dir && *dir ? dir : "tests", name);
-    cJSON *index = json_parse_file(path, &err);
+    cJSON *index;
+    json_parse_file(&index, path, &err);
     const cJSON *files = json_get(index, "files");
     if (!files)
         fprintf(stderr, "%s: %s\n", path, err.msg);

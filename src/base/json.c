@@ -190,7 +190,7 @@ static size_t original_pos(const char *s, size_t pos)
     return pos + extra;
 }
 
-static cJSON *parse_scanned(const char *s, size_t len, const char *name, struct err *err)
+static int parse_scanned(cJSON **out, const char *s, size_t len, const char *name, struct err *err)
 {
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(s, len, &end, 0);
@@ -198,51 +198,48 @@ static cJSON *parse_scanned(const char *s, size_t len, const char *name, struct 
     if (root) {
         while (pos < len && strchr(" \t\r\n", s[pos]))
             pos++;
-        if (pos == len)
-            return root;
+        if (pos == len) {
+            *out = root;
+            return 0;
+        }
     }
     err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name,
             root ? "more text after the value" : "malformed JSON", original_pos(s, pos));
     cJSON_Delete(root);
-    return NULL;
+    return ERR_FORMAT;
 }
 
-cJSON *json_parse(const char *text, size_t len, const char *name, struct err *err)
+int json_parse(cJSON **out, const char *text, size_t len, const char *name, struct err *err)
 {
     struct scan c = {.s = text, .len = len};
     size_t bad;
-    if (len == 0) {
-        err_set(err, ERR_FORMAT, "%s: empty where JSON is needed", name);
-        return NULL;
-    }
-    if (!utf8_valid(text, len, &bad)) {
-        err_set(err, ERR_FORMAT, "%s: not UTF-8 at byte %zu of the JSON text", name, bad);
-        return NULL;
-    }
-    if (!scan_text(&c)) {
-        err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name, c.what, c.pos);
-        return NULL;
-    }
+    *out = NULL;
+    if (len == 0)
+        return err_set(err, ERR_FORMAT, "%s: empty where JSON is needed", name);
+    if (!utf8_valid(text, len, &bad))
+        return err_set(err, ERR_FORMAT, "%s: not UTF-8 at byte %zu of the JSON text", name, bad);
+    if (!scan_text(&c))
+        return err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name, c.what, c.pos);
     if (c.n_nul == 0)
-        return parse_scanned(text, len, name, err);
+        return parse_scanned(out, text, len, name, err);
     char *copy = replace_nuls(text, &len);
-    if (!copy) {
-        err_set(err, ERR_NOMEM, "%s: out of memory for %zu bytes of JSON", name, len);
-        return NULL;
-    }
-    cJSON *root = parse_scanned(copy, len, name, err);
+    if (!copy)
+        return err_set(err, ERR_NOMEM, "%s: out of memory for %zu bytes of JSON", name, len);
+    int rc = parse_scanned(out, copy, len, name, err);
     free(copy);
-    return root;
+    return rc;
 }
 
-cJSON *json_parse_file(const char *path, struct err *err)
+int json_parse_file(cJSON **out, const char *path, struct err *err)
 {
     struct map m;
-    if (map_open(&m, path, err) != 0)
-        return NULL;
-    cJSON *root = json_parse((const char *)m.data, m.size, path, err);
+    *out = NULL;
+    int rc = map_open(&m, path, err);
+    if (rc != 0)
+        return rc;
+    rc = json_parse(out, (const char *)m.data, m.size, path, err);
     map_close(&m);
-    return root;
+    return rc;
 }
 
 const cJSON *json_get(const cJSON *obj, const char *key)

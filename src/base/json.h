@@ -17,10 +17,10 @@
 #define JSON_DEPTH_MAX 512
 
 /* Parses text; `name` (a file name) starts every error message, which also
- * gives the byte position.  NULL on error.  Freed with cJSON_Delete. */
-cJSON *json_parse(const char *text, size_t len, const char *name, struct err *err);
+ * gives the byte position.  *out is freed with cJSON_Delete; NULL on error. */
+int json_parse(cJSON **out, const char *text, size_t len, const char *name, struct err *err);
 /* Maps, parses and unmaps a file. */
-cJSON *json_parse_file(const char *path, struct err *err);
+int json_parse_file(cJSON **out, const char *path, struct err *err);
 
 /* Member of an object, or NULL; case-sensitive; `null` values count as absent. */
 const cJSON *json_get(const cJSON *obj, const char *key);

@@ -121,8 +121,8 @@ static int do_line(const struct tokenizer *tok, const struct tokenize_args *a, c
     struct prompt p = {0};
     struct buf text, b;
     int status;
-    cJSON *v = json_parse(line, len, where, &err);
-    if (!v)
+    cJSON *v;
+    if (json_parse(&v, line, len, where, &err))
         return msg_fail(err.code, err.msg);
     buf_init(&text);
     buf_init(&b);

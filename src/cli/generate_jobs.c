@@ -251,8 +251,7 @@ static int read_job(struct job *j, const struct generate_args *base, const char 
     const char *raw = "";
     size_t at = 0, raw_len = 0;
     j->args = *base;
-    j->line = json_parse(text, len, j->where, &err);
-    if (!j->line)
+    if (json_parse(&j->line, text, len, j->where, &err))
         return err.code == ERR_NOMEM ? msg_fail(err.code, err.msg) : msg_usage("generate", "%s", err.msg);
     if (!cJSON_IsObject(j->line))
         return msg_usage("generate", "%s: this is no JSON object", j->where);

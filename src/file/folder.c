@@ -133,13 +133,10 @@ int folder_read_index(struct weights *w, const char *index_path, struct err *err
     strmap_init(&s.by_name);
     strmap_init(&s.tensors);
     char *dir = path_dirname(index_path);
-    cJSON *root = dir ? json_parse_file(index_path, err) : NULL;
+    cJSON *root = NULL;
     const cJSON *map = NULL;
-    int rc = dir ? 0 : err_set(err, ERR_NOMEM, "%s: no memory for a path", index_path);
-    if (rc == 0 && !root) {
-        rc = err->code;
-        goto done;
-    }
+    int rc = dir ? json_parse_file(&root, index_path, err)
+                 : err_set(err, ERR_NOMEM, "%s: no memory for a path", index_path);
     if (rc == 0) {
         map = json_get(root, "weight_map");
         if (!cJSON_IsObject(map))
@@ -160,8 +157,6 @@ int folder_read_index(struct weights *w, const char *index_path, struct err *err
         rc = read_shards(w, &s, dir, err);
     if (rc == 0 && check_map(w, &s, map, err) < 0)
         rc = err_wrap(err, "%s", index_path);
-
-done:
     cJSON_Delete(root);
     free(dir);
     free(s.v);

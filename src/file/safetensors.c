@@ -220,10 +220,10 @@ int safetensors_read(struct weights *w, int part, struct err *err)
 
     size_t data_at = 8 + (size_t)len, n = 0;
     struct st_tensor *list = NULL;
-    cJSON *root = json_parse((const char *)m->data + 8, (size_t)len, "header", err);
-    if (!root)
-        return err->code;
-    int rc = parse_header(root, &list, &n, err);
+    cJSON *root;
+    int rc = json_parse(&root, (const char *)m->data + 8, (size_t)len, "header", err);
+    if (rc == 0)
+        rc = parse_header(root, &list, &n, err);
     /* Duplicates first: two of one name overlap as a rule, which would say less. */
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct st_tensor *s = &list[i];

@@ -283,8 +283,10 @@ static int read_generation(struct model_config *c, const char *config_path, stru
     char *dir = path_dirname(config_path), *path = dir ? path_join(dir, "generation_config.json") : NULL;
     int rc = path ? 0 : err_set(err, ERR_NOMEM, "%s: no memory", config_path);
     if (rc == 0 && path_exists(path)) {
-        cJSON *o = json_parse_file(path, err);
-        rc = o ? config_from_generation(c, o, path, err) : ERR_FORMAT;
+        cJSON *o;
+        rc = json_parse_file(&o, path, err);
+        if (rc == 0)
+            rc = config_from_generation(c, o, path, err);
         cJSON_Delete(o);
     }
     free(path);
@@ -326,8 +328,10 @@ int config_from_object(struct model_config *c, const cJSON *top, const char *nam
 
 int config_from_json(struct model_config *c, const char *path, struct err *err)
 {
-    cJSON *top = json_parse_file(path, err);
-    int rc = top ? config_from_object(c, top, path, err) : ERR_FORMAT;
+    cJSON *top;
+    int rc = json_parse_file(&top, path, err);
+    if (rc == 0)
+        rc = config_from_object(c, top, path, err);
     if (rc == 0)
         rc = read_generation(c, path, err);
     cJSON_Delete(top);

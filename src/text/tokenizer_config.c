@@ -35,8 +35,10 @@ int tokenizer_read_config(struct tokenizer *t, const char *dir, struct err *err)
         return err_set(err, ERR_NOMEM, "%s: no memory for a path", dir);
     int rc = 0;
     if (path_exists(path)) {
-        cJSON *j = json_parse_file(path, err);
-        rc = j ? read_name(t, j, "bos_token", &t->bos, path, err) : err && err->code ? err->code : ERR_FORMAT;
+        cJSON *j;
+        rc = json_parse_file(&j, path, err);
+        if (!rc)
+            rc = read_name(t, j, "bos_token", &t->bos, path, err);
         if (!rc)
             rc = read_name(t, j, "eos_token", &t->eos, path, err);
         cJSON_Delete(j);

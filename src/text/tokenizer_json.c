@@ -161,9 +161,10 @@ static int read_all(struct tokenizer *t, const cJSON *j, struct err *err)
 
 int tokenizer_load_json_text(struct tokenizer *t, const char *text, size_t len, struct err *err)
 {
-    struct err own = {0}, *e = err ? err : &own;
-    cJSON *j = json_parse(text, len, t->source, e);
-    int rc = j ? read_all(t, j, e) : e->code;
+    cJSON *j;
+    int rc = json_parse(&j, text, len, t->source, err);
+    if (!rc)
+        rc = read_all(t, j, err);
     cJSON_Delete(j);
     return rc;
 }
@@ -176,9 +177,10 @@ int tokenizer_load_json(struct tokenizer *t, const char *path, struct err *err)
         return rc;
     rc = tokenizer_load_json_text(t, (const char *)m.data, m.size, err);
     map_close(&m);
-    char *dir = rc ? NULL : path_dirname(path);
-    if (dir)
-        rc = tokenizer_read_config(t, dir, err);
+    if (rc)
+        return rc;
+    char *dir = path_dirname(path);
+    rc = dir ? tokenizer_read_config(t, dir, err) : err_set(err, ERR_NOMEM, "%s: no memory for a path", path);
     free(dir);
     return rc;
 }

@@ -121,13 +121,11 @@ int tokenizer_load_vocab_merges(struct tokenizer *t, const char *dir, struct err
     char *vocab_path = path_join(dir, "vocab.json"), *merges_path = path_join(dir, "merges.txt");
     char *cfg_path = path_join(dir, "tokenizer_config.json");
     cJSON *vocab = NULL, *cfg = NULL;
-    int rc = 0;
-    if (!vocab_path || !merges_path || !cfg_path)
-        rc = err_set(err, ERR_NOMEM, "%s: no memory for a path", dir);
-    else if (!(vocab = json_parse_file(vocab_path, err)) ||
-             (path_exists(cfg_path) && !(cfg = json_parse_file(cfg_path, err))))
-        rc = err && err->code ? err->code : ERR_FORMAT;
-    else
+    int rc = vocab_path && merges_path && cfg_path ? json_parse_file(&vocab, vocab_path, err)
+                                                    : err_set(err, ERR_NOMEM, "%s: no memory for a path", dir);
+    if (!rc && path_exists(cfg_path))
+        rc = json_parse_file(&cfg, cfg_path, err);
+    if (!rc)
         rc = read_all(t, dir, cfg, vocab, merges_path, err);
     cJSON_Delete(vocab);
     cJSON_Delete(cfg);

@@ -56,7 +56,8 @@ static void fuzz_json(const uint8_t *data, size_t size)
 {
     struct model_config c = {0};
     struct err err = {0};
-    cJSON *o = json_parse((const char *)data, size, "input", &err);
+    cJSON *o;
+    json_parse(&o, (const char *)data, size, "input", &err);
     if (!o)
         return;
     finish(&c, config_from_object(&c, o, "input", &err), &err);
