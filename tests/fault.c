@@ -25,7 +25,7 @@ static const char *const held_names[N_HELD] = {"blocks", "JSON blocks", "mapping
 static atomic_long held[N_HELD];
 
 static atomic_uint armed; /* kinds, 0 = nothing is refused */
-static atomic_size_t n_left;
+static atomic_size_t n_left, n_asked;
 static bool all_after;
 static _Atomic(const char *) refused;
 
@@ -33,6 +33,7 @@ void fault_arm(unsigned kinds, size_t nth, bool on)
 {
     refused = NULL;
     n_left = nth;
+    n_asked = 0;
     all_after = on;
     armed = kinds;
 }
@@ -57,11 +58,17 @@ long fault_held(char out[FAULT_HELD_SIZE])
     return sum;
 }
 
+size_t fault_asked(void)
+{
+    return n_asked;
+}
+
 /* Whether this request is to be refused. */
 static bool refuse(enum fault_kind kind, const char *name)
 {
     if (!(armed & (unsigned)kind))
         return false;
+    n_asked++;
     size_t left = n_left;
     while (left > 0 && !atomic_compare_exchange_weak(&n_left, &left, left - 1))
         ;

@@ -24,6 +24,9 @@ void fault_arm(unsigned kinds, size_t nth, bool on);
 /* Ends that. Returns whether something was refused, with *name of the first such call (may be NULL). */
 bool fault_disarm(const char **name);
 
+/* How many requests of the kinds armed there were since fault_arm, refused ones included. */
+size_t fault_asked(void);
+
 /* Resources held now: blocks, mappings, descriptors, folders, threads, compiled patterns.
  * Writes a line of figures per kind into out. */
 #define FAULT_HELD_SIZE 256

@@ -217,6 +217,45 @@ START_TEST(generating)
 }
 END_TEST
 
+/* ---- decoding takes no memory ---- */
+
+static const struct { double temp; int n_logprobs; const char *stop; } steady_cases[] = {
+    {0, -1, NULL}, {0, 3, NULL}, {0.9, -1, "\x01never"}, {0.9, 2, "\x01never"}};
+
+START_TEST(steady_state)
+{
+    struct forge_engine_params ep = engine_params(models[_i].model);
+    ep.n_ctx = 64;
+    struct forge_engine *e = engine_with(&ep);
+    for (size_t i = 0; i < sizeof steady_cases / sizeof steady_cases[0]; i++) {
+        struct forge_request_params p = request_params("The capital of France is", 40);
+        struct forge_request *r;
+        size_t n_before, n_after;
+        p.ignore_eos = 1;
+        p.sampling.temp = steady_cases[i].temp;
+        p.sampling.top_p = p.sampling.temp > 0 ? 0.9 : 1;
+        p.sampling.top_k = p.sampling.temp > 0 ? 50 : 0;
+        p.sampling.has_seed = 1;
+        p.n_logprobs = steady_cases[i].n_logprobs;
+        p.stops = &steady_cases[i].stop;
+        p.n_stops = steady_cases[i].stop != NULL;
+        ck_assert_int_eq(forge_submit(e, &p, &r, NULL), 0);
+        for (int k = 0; k < 6; k++) /* the prompt, and what buffers need once */
+            ck_assert_int_eq(forge_step(e, NULL), 1);
+        forge_request_ids(r, 0, &n_before);
+        fault_arm(FAULT_ALL, SIZE_MAX, false);
+        for (int k = 0; k < 25; k++)
+            test_that(forge_step(e, NULL) == 1, "ended early");
+        fault_disarm(NULL);
+        forge_request_ids(r, 0, &n_after);
+        ck_assert_uint_eq(n_after, n_before + 25);
+        ck_assert_msg(fault_asked() == 0, "%s, case %zu: %zu requests for memory in 25 steps", models[_i].model, i, fault_asked());
+        forge_request_free(r);
+    }
+    forge_engine_close(e);
+}
+END_TEST
+
 /* ---- tokenizers of every kind ---- */
 
 static const char *const tokenizers[] = {
@@ -336,6 +375,9 @@ int main(void)
     tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
     tcase_add_loop_test(tc, tokenizing, 0, 2 * (int)N_TOKENIZERS);
     tcase_add_test(tc, listing_devices);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("steady");
+    tcase_add_loop_test(tc, steady_state, 0, (int)N_MODELS);
     suite_add_tcase(s, tc);
     return test_main(s);
 }

@@ -106,6 +106,8 @@ enum forge_finish output_limit(const struct forge_request *r);
 int output_finish(struct forge_request *r, enum forge_finish finish);
 
 /* ---- logprobs.c ---- */
+/* Room for those of n_ids ids, or for fewer where that is much. */
+int logprobs_reserve(struct sample *s, int n_best, size_t n_ids, struct err *err);
 /* Appends the log-probabilities for the id chosen from logits [n_vocab]. */
 int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err);
 

@@ -49,16 +49,31 @@ static void best_logits(struct forge_logprob *out, size_t n, const float *logits
     }
 }
 
-int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err)
+static int reserve(struct sample *s, size_t n_ids, size_t row, struct err *err)
 {
-    size_t row = 1 + (size_t)n_best, need;
-    if (!mem_mul(s->ids.n + 1, row, &need))
-        return err_set(err, ERR_NOMEM, "no memory for log-probabilities");
-    struct forge_logprob *grown = mem_grow(s->logprobs, &s->logprobs_cap, need, sizeof *grown);
+    size_t need;
+    struct forge_logprob *grown = NULL;
+    if (mem_mul(n_ids, row, &need))
+        grown = mem_grow(s->logprobs, &s->logprobs_cap, need, sizeof *grown);
     if (!grown)
         return err_set(err, ERR_NOMEM, "no memory for log-probabilities");
     s->logprobs = grown;
-    struct forge_logprob *out = grown + s->ids.n * row;
+    return 0;
+}
+
+int logprobs_reserve(struct sample *s, int n_best, size_t n_ids, struct err *err)
+{
+    size_t row = 1 + (size_t)n_best, most = ((size_t)1 << 20) / (row * sizeof *s->logprobs) + 1;
+    return reserve(s, n_ids < most ? n_ids : most, row, err);
+}
+
+int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err)
+{
+    size_t row = 1 + (size_t)n_best;
+    int rc = reserve(s, s->ids.n + 1, row, err);
+    if (rc < 0)
+        return rc;
+    struct forge_logprob *out = s->logprobs + s->ids.n * row;
     double sum = sampler_logsumexp(logits, n_vocab);
     out[0] = (struct forge_logprob){id, (float)((double)logits[id] - sum)};
     best_logits(out + 1, (size_t)n_best, logits, n_vocab);

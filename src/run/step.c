@@ -16,26 +16,39 @@ static bool is_plain(const struct forge_request *r)
     return r->p.n_logprobs < 0 && sampler_is_plain_argmax(r->sampler);
 }
 
+/* What a sample's new ids take, so that decoding asks for no memory.  Their texts may be of any length: what is
+ * reserved for them is more than usual, and grows where it is too little. */
+static int reserve_sample(struct forge_request *r, struct sample *s)
+{
+    const size_t usual = 12, most = (size_t)1 << 20; /* bytes of text of an id, and of all */
+    int64_t room = r->e->l.n_ctx - (int64_t)r->prompt.n;
+    if (r->p.max_tokens >= 0 && r->p.max_tokens < room)
+        room = r->p.max_tokens;
+    if (room == 0)
+        return 0;
+    size_t n = (size_t)room, text = n < most / usual ? n * usual : most;
+    int32_t *ids = mem_grow(s->ids.v, &s->ids.cap, n, sizeof *ids);
+    if (ids)
+        s->ids.v = ids;
+    if (!ids || !buf_reserve(&s->text, text) || !buf_reserve(&r->piece, 256) || !buf_reserve(&r->fresh, 256))
+        return err_set(&r->err, ERR_NOMEM, "no memory for %zu ids and their text", n);
+    return r->p.n_logprobs < 0 ? 0 : logprobs_reserve(s, r->p.n_logprobs, n, &r->err);
+}
+
 /* The prompt's KV is kept between samples; its last position is computed again for its logits (more where a
  * window gave pages back), which gives the same bits. */
 static int start_sample(struct forge_request *r)
 {
     struct forge_engine *e = r->e;
-    struct sample *s = &r->samples[r->at];
-    int64_t room = e->l.n_ctx - (int64_t)r->prompt.n;
-    if (r->p.max_tokens >= 0 && r->p.max_tokens < room)
-        room = r->p.max_tokens;
-    int32_t *ids = mem_grow(s->ids.v, &s->ids.cap, (size_t)room, sizeof *ids);
-    if (!ids && room > 0)
-        return err_set(&r->err, ERR_NOMEM, "no memory for %lld ids", (long long)room);
-    if (ids)
-        s->ids.v = ids;
+    int rc = reserve_sample(r, &r->samples[r->at]);
+    if (rc < 0)
+        return rc;
     r->n_told = 0;
     buf_clear(&r->piece);
     stop_reset(r->stop);
     detok_free(r->detok);
     r->detok = NULL;
-    int rc = detok_new(&r->detok, e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
+    rc = detok_new(&r->detok, e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
     if (rc < 0)
         return rc;
     if (r->at > 0)

@@ -63,18 +63,26 @@ int decoder_close(struct decoder *d, const char *name, struct err *err)
     return 0;
 }
 
+#define USUAL 256 /* bytes that a stage keeps room for, so that pushing takes no memory */
+
 void decode_stream_init(struct decode_stream *s, const struct decoder *d)
 {
     memset(s, 0, sizeof *s);
     s->d = d;
-    for (size_t i = 0; i < d->n; i++)
+    for (size_t i = 0; i < d->n; i++) {
         buf_init(&s->stage[i].held);
+        buf_init(&s->stage[i].fit);
+        buf_reserve(&s->stage[i].held, USUAL); /* a refusal is seen when it is used */
+        buf_reserve(&s->stage[i].fit, USUAL);
+    }
 }
 
 void decode_stream_fini(struct decode_stream *s)
 {
-    for (size_t i = 0; s->d && i < s->d->n; i++)
+    for (size_t i = 0; s->d && i < s->d->n; i++) {
         buf_fini(&s->stage[i].held);
+        buf_fini(&s->stage[i].fit);
+    }
 }
 
 static void push(struct decode_stream *s, size_t i, const char *t, size_t len);
@@ -98,13 +106,12 @@ static void bytes_flush(struct decode_stream *s, size_t i, bool last)
     if (utf8_valid(buf_str(held), n, NULL)) {
         emit(s, i, buf_str(held), n);
     } else {
-        struct buf text;
-        buf_init(&text);
-        buf_put_utf8_lossy(&text, held->data, n);
-        if (text.failed)
+        struct buf *fit = &s->stage[i].fit;
+        buf_clear(fit);
+        buf_put_utf8_lossy(fit, held->data, n);
+        if (fit->failed)
             held->failed = true;
-        emit(s, i, buf_str(&text), text.len);
-        buf_fini(&text);
+        emit(s, i, buf_str(fit), fit->len);
     }
     memmove(held->data, held->data + n, keep);
     held->len = keep;

@@ -49,6 +49,7 @@ int decoder_close(struct decoder *d, const char *name, struct err *err);
 
 struct decode_stage {
     struct buf held; /* what may still change */
+    struct buf fit;  /* scratch: held bytes with U+FFFD for what is no UTF-8 */
     size_t n_seen;   /* tokens so far */
     size_t n_cut;    /* fused Strip: characters cut at the beginning */
     bool begun;      /* fused Strip: text that stays was seen */

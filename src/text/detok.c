@@ -51,7 +51,8 @@ int detok_new(struct detok **out, const struct tokenizer *t, const int32_t *prom
     buf_init(&d->owed);
     buf_init(&d->piece);
     decode_stream_init(&d->s, &t->dec);
-    int rc = run_prompt(d, prompt, n_prompt, err);
+    int rc = buf_reserve(&d->piece, 256) ? run_prompt(d, prompt, n_prompt, err)
+                                         : err_set(err, ERR_NOMEM, "no memory for a detokenizer");
     if (rc)
         detok_free(d);
     else
