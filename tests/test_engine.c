@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "run/engine.h"
+#include "run/load_parts.h"
 #include "tests/engine_kit.h"
 
 /* ---- golden ---- */
@@ -372,6 +373,32 @@ START_TEST(later_parameters)
 }
 END_TEST
 
+/* What lies on a device counts against its memory, not the host's, and the other way round. */
+START_TEST(memory_by_device)
+{
+    static const struct load_need need = {.mapped = 1000, .copied = 10, .kv = 100, .work = 5, .n_ctx = 64, .max_seqs = 1};
+    static const struct { struct load_place places[2]; uint64_t host; const char *refused; } rows[] = {
+        {{{"cpu", true, 0, 1}}, 115, NULL},
+        {{{"cpu", true, 0, 1}}, 114, "the host"},
+        {{{"cpu", true, 0, 1}}, 0, NULL},                              /* nothing is known */
+        {{{"gpu", false, 105, 1}}, 10, NULL},                          /* only copies are the host's */
+        {{{"gpu", false, 104, 1}}, 1000000, "gpu"},
+        {{{"gpu", false, 0, 1}}, 10, NULL},
+        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 40, NULL}, /* 75 + 5; 25 + 5 + 10 */
+        {{{"gpu", false, 79, 0.75}, {"cpu", true, 0, 0.25}}, 40, "gpu"},
+        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 39, "the host"},
+        {{{"cpu", true, 0, 0.5}, {"ref", true, 0, 0.5}}, 119, "the host"}, /* two workspaces */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct err err = {0};
+        int rc = load_check_places(&need, rows[i].places, rows[i].places[1].device ? 2 : 1, rows[i].host, &err);
+        ck_assert_msg((rc == ERR_LIMIT) == (rows[i].refused != NULL), "row %zu: %d, %s", i, rc, err.msg);
+        if (rows[i].refused)
+            ck_assert_msg(strstr(err.msg, rows[i].refused) != NULL, "row %zu: %s", i, err.msg);
+    }
+}
+END_TEST
+
 /* A failure without words or code is a failure all the same. */
 START_TEST(failure_without_words)
 {
@@ -473,6 +500,7 @@ int main(void)
     tcase_add_test(t, engines_refused);
     tcase_add_test(t, info_and_placement);
     tcase_add_test(t, failure_without_words);
+    tcase_add_test(t, memory_by_device);
     tcase_add_test(t, placement_of_several_devices);
     tcase_add_test(t, threads_are_the_devices_own);
     tcase_add_test(t, memory_for_one_sequence);

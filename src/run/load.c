@@ -14,6 +14,7 @@
 #include "run/load_parts.h"
 
 #define CTX_DEFAULT 4096
+#define CHUNK_MAX 65536
 #define WANT_BYTES ((int64_t)32 << 20)
 
 void load_params_init(struct load_params *p)
@@ -39,8 +40,8 @@ static int settle_ctx(struct loaded *l, const struct load_params *p, struct err 
 /* Rows of a step and of its logits. */
 static int settle_rows(struct loaded *l, const struct load_params *p, struct err *err)
 {
-    if (p->chunk < 1)
-        return err_set(err, ERR_ARG, "chunk is %d; it must be at least 1", p->chunk);
+    if (p->chunk < 1 || p->chunk > CHUNK_MAX)
+        return err_set(err, ERR_ARG, "chunk is %d; it must be 1 to %d", p->chunk, CHUNK_MAX);
     if (p->kv.max_seqs < 1)
         return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->kv.max_seqs);
     int64_t row_bytes = l->config->n_vocab * (int64_t)sizeof(float);
@@ -74,35 +75,108 @@ static const char *figure(char out[32], uint64_t bytes)
     return out;
 }
 
-/* Mapped weights are the page cache's and can be dropped and read again, so that they alone refuse nothing;
- * what strides forced to be copied, the KV cache and the workspace must be there. */
-static int check_memory(const struct loaded *l, const struct kv_params *kv, struct err *err)
+static void find_need(const struct loaded *l, const struct kv_params *kv, struct load_need *out)
 {
-    char w[32], k[32], f[32], a[32], b[32];
-    uint64_t copied = 0, mapped = weights_bytes(l->weights), kv_need = kv_bytes(l->config, kv);
+    uint64_t copied = 0, all = weights_bytes(l->weights);
     for (size_t i = 0; i < weights_count(l->weights); i++)
         if (weights_at(l->weights, i)->copied)
             copied += weights_at(l->weights, i)->size;
-    mapped -= copied < mapped ? copied : mapped;
-    if (kv->mem && kv_need > kv->mem)
-        return err_set(err, ERR_LIMIT,
-                       "the KV cache needs %s at ctx %lld and its budget is %s (besides %s for weights (mapped) and %s work); "
-                       "lower n_ctx, choose a smaller kv_type or raise kv_mem",
-                       figure(k, kv_need), (long long)kv->n_ctx, figure(a, kv->mem), figure(w, mapped), figure(f, l->work_bytes));
-    uint64_t available = mem_available();
+    *out = (struct load_need){
+        .mapped = all > copied ? all - copied : 0,
+        .copied = copied,
+        .kv = kv_bytes(l->config, kv),
+        .work = l->work_bytes,
+        .n_ctx = kv->n_ctx,
+        .max_seqs = kv->max_seqs,
+    };
+}
+
+/* The budget of the user's, which needs no device to be asked. */
+static int check_budget(const struct load_need *need, uint64_t budget, struct err *err)
+{
+    char w[32], k[32], f[32], a[32];
+    if (budget == 0 || need->kv <= budget)
+        return 0;
+    return err_set(err, ERR_LIMIT,
+                   "the KV cache needs %s at ctx %lld and its budget is %s (besides %s for weights (mapped) and %s work); "
+                   "lower n_ctx, choose a smaller kv_type or raise kv_mem",
+                   figure(k, need->kv), (long long)need->n_ctx, figure(a, budget), figure(w, need->mapped), figure(f, need->work));
+}
+
+static uint64_t add_sat(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t part(uint64_t bytes, double share)
+{
+    double v = (double)bytes * share;
+    return v >= 0x1p64 ? UINT64_MAX : (uint64_t)v;
+}
+
+/* Refuses what is needed `there`, in one memory that has less. */
+static int too_much(const char *where, const struct load_need *need, const struct load_need *there, uint64_t has, struct err *err)
+{
+    char w[32], k[32], f[32], a[32], b[32];
+    return err_set(err, ERR_LIMIT,
+                   "this does not fit on %s: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
+                   "work; available %s; lower n_ctx or choose a smaller kv_type",
+                   where, figure(w, there->mapped), figure(b, there->copied), figure(k, there->kv), (long long)need->n_ctx,
+                   need->max_seqs, figure(f, there->work), figure(a, has));
+}
+
+/* Mapped weights are the page cache's and can be dropped and read again, so that on the host they alone refuse
+ * nothing; what strides forced to be copied, the KV cache and the workspaces must be there.  A device with memory
+ * of its own takes its weights into it, and its backend refuses them, with the figures of the moment. */
+int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err)
+{
+    char w[32], a[32];
+    struct load_need host = {.copied = need->copied};
+    for (int i = 0; i < n; i++) {
+        const struct load_place *p = &places[i];
+        struct load_need there = {.mapped = part(need->mapped, p->share), .kv = part(need->kv, p->share), .work = need->work};
+        if (p->host) {
+            host.mapped = add_sat(host.mapped, there.mapped);
+            host.kv = add_sat(host.kv, there.kv);
+            host.work = add_sat(host.work, there.work);
+            continue;
+        }
+        uint64_t taken = add_sat(there.kv, there.work);
+        if (p->limit && taken > p->limit)
+            return too_much(p->device, need, &there, p->limit, err);
+        if (p->limit && there.mapped > p->limit - taken)
+            log_msg(LOG_WARN, "%s: weights of %s beside the KV cache and the workspace are more than its %s", p->device,
+                    figure(w, there.mapped), figure(a, p->limit));
+    }
+    uint64_t taken = add_sat(add_sat(host.kv, host.work), host.copied);
     if (available == 0)
         return 0;
-    uint64_t need = kv_need > UINT64_MAX - l->work_bytes - copied ? UINT64_MAX : kv_need + l->work_bytes + copied;
-    if (need > available)
-        return err_set(err, ERR_LIMIT,
-                       "this does not fit: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
-                       "work; available %s; lower n_ctx or choose a smaller kv_type",
-                       figure(w, mapped), figure(b, copied), figure(k, kv_need), (long long)kv->n_ctx, kv->max_seqs,
-                       figure(f, l->work_bytes), figure(a, available));
-    if (mapped > available - need)
+    if (taken > available)
+        return too_much("the host", need, &host, available, err);
+    if (host.mapped > available - taken)
         log_msg(LOG_WARN, "weights of %s do not stay in the %s of memory that are left: expect reads from the disk",
-                figure(w, mapped), figure(a, available - need));
+                figure(w, host.mapped), figure(a, available - taken));
     return 0;
+}
+
+static int check_places(const struct loaded *l, const struct load_need *need, const struct load_params *p, const double *split,
+                        struct err *err)
+{
+    struct load_place places[REGISTRY_MAX_INSTANCES];
+    double total = 0;
+    for (int i = 0; i < l->n_backends; i++)
+        total += split ? split[i] : 1;
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        places[i] = (struct load_place){
+            .device = op_device(l->backends[i]),
+            .host = caps.host_memory,
+            .limit = p->backend.mem_limit ? p->backend.mem_limit : caps.mem_size,
+            .share = (split ? split[i] : 1) / total,
+        };
+    }
+    return load_check_places(need, places, l->n_backends, mem_available(), err);
 }
 
 /* "3,1": one share per device.  Plain decimals, whatever the locale. */
@@ -139,13 +213,15 @@ static bool rows_are_free(const struct loaded *l, bool deterministic)
     return true;
 }
 
-static int open_model(struct loaded *l, const struct load_params *p, struct err *err)
+static int open_model(struct loaded *l, const struct load_params *p, const struct load_need *need, struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0 && p->split)
         rc = parse_split(p->split, split, l->n_backends, err);
+    if (rc == 0)
+        rc = check_places(l, need, p, p->split ? split : NULL, err);
     if (rc < 0)
         return rc;
     l->free_rows = rows_are_free(l, p->backend.deterministic);
@@ -181,6 +257,7 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     double start = clock_now();
     struct kv_params kv = p->kv;
     struct forward_limits limits;
+    struct load_need need;
     *out = (struct loaded){0};
     if (!p->model || !*p->model)
         return err_set(err, ERR_ARG, "no model is named");
@@ -197,7 +274,8 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
         goto done;
     make_limits(out, &kv, &limits);
     out->work_bytes = forward_bytes(out->config, &limits);
-    if ((rc = check_memory(out, &kv, err)) < 0 || (rc = open_model(out, p, err)) < 0)
+    find_need(out, &kv, &need);
+    if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, p, &need, err)) < 0)
         goto done;
     if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0)
         goto done;

@@ -1,6 +1,6 @@
 /* Private to loading: what load.c asks of load_tokenizer.c, where
  * configuration and tokenizer must agree: the end of a text, the size of the
- * vocabulary. */
+ * vocabulary; and whether a model fits, for tests. */
 #ifndef FORGE_RUN_LOAD_PARTS_H
 #define FORGE_RUN_LOAD_PARTS_H
 
@@ -13,5 +13,22 @@ void load_settle_end(struct model_config *c, const struct tokenizer *t, enum wei
 /* Tokens beyond the model's rows: an error, except special ones (never produced, only warned of).  Rows
  * beyond the tokenizer are usual: they decode to nothing. */
 int load_check_tokenizer(const struct model_config *c, const struct tokenizer *t, struct err *err);
+
+/* Bytes that a model needs, all layers together; the workspace is each device's own. */
+struct load_need {
+    uint64_t mapped, copied; /* weights: used as they lie in files; copies on the host */
+    uint64_t kv, work;
+    int64_t n_ctx;
+    int max_seqs; /* for messages */
+};
+struct load_place {
+    const char *device;
+    bool host;      /* works in the host's memory */
+    uint64_t limit; /* bytes of its own memory, 0 = unknown */
+    double share;   /* of the layers */
+};
+/* ERR_LIMIT with the figures where one of the devices, or the host under all that work in its memory
+ * (`available` bytes, 0 = unknown), has too little. */
+int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err);
 
 #endif
