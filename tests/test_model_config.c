@@ -520,9 +520,13 @@ START_TEST(config_argument)
                   err.msg); /* bind.c finds that the shapes differ */
     config_fini(&c);
     ck_assert_int_eq(load(&c, "golden/bad/files/ok.safetensors", NULL, &err), ERR_ARG);
-    ck_assert_ptr_nonnull(strstr(err.msg, "--config"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "name one as config"));
     config_fini(&c);
     ck_assert_int_eq(config_from_json(&c, "no/such/config.json", &err), ERR_IO); /* the code of what failed */
+    config_fini(&c);
+    /* never ignored */
+    ck_assert_int_eq(load(&c, "golden/containers/gguf/qwen3-q8_0.gguf", "qwen3-0.6b", &err), ERR_ARG);
+    ck_assert_msg(strstr(err.msg, "q8_0.gguf") && strstr(err.msg, "qwen3-0.6b"), "%s", err.msg);
     config_fini(&c);
 }
 END_TEST

@@ -258,6 +258,9 @@ static void name_from_path(struct model_config *c, const struct weights *w)
 int config_load(struct model_config *c, const struct weights *w, const char *config, struct err *err)
 {
     *c = (struct model_config){0};
+    if (weights_gguf(w) && config)
+        return err_set(err, ERR_ARG, "%s: a GGUF holds its own configuration, so that %s cannot be used with it",
+                       weights_path(w), config);
     int rc = weights_gguf(w) ? config_from_gguf(c, w, err)
              : config        ? load_named(c, config, err)
                              : load_beside(c, w, err);

@@ -79,8 +79,8 @@ struct model_config {
     struct sampling_defaults sampling;
 };
 
-/* Finds the configuration for opened weights: GGUF metadata; else `config` (a file, a folder or a preset
- * name) when not NULL; else config.json beside the weights (+ generation_config.json); else, for a .pth
+/* Finds the configuration for opened weights: GGUF metadata (a `config` beside it is refused); else `config` (a
+ * file, a folder or a preset name) when not NULL; else config.json beside the weights (+ generation_config.json); else, for a .pth
  * with the book's names, the shapes.  config_fini also after an error. */
 int config_load(struct model_config *c, const struct weights *w, const char *config, struct err *err);
 void config_fini(struct model_config *c);
