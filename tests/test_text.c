@@ -182,6 +182,20 @@ START_TEST(foreign_files)
 }
 END_TEST
 
+/* A tokenizer.json that cannot be read is that error, whatever else lies in the folder. */
+START_TEST(unreadable_file)
+{
+    struct tokenizer *t;
+    struct err err = {0};
+    const char *dir = test_tmp("unread");
+    ck_assert_int_eq(mkdir(dir, 0700), 0);
+    ck_assert_int_eq(mkdir(test_tmp("unread/tokenizer.json"), 0700), 0); /* no file */
+    write_file("unread/tokenizer.model", "x");
+    ck_assert_int_eq(tokenizer_open(&t, dir, &err), ERR_IO);
+    ck_assert_msg(strstr(err.msg, "tokenizer.json") != NULL, "%s", err.msg);
+}
+END_TEST
+
 /* --- bytes ---------------------------------------------------------------- */
 
 static void encode(const struct tokenizer *t, const char *s, size_t len, unsigned flags, struct ids *out)
@@ -599,6 +613,7 @@ int main(void)
     tcase_add_loop_test(c, refusals, 0, sizeof refused / sizeof *refused);
     tcase_add_test(c, too_many_decoders);
     tcase_add_test(c, foreign_files);
+    tcase_add_test(c, unreadable_file);
     tcase_add_test(c, invalid_utf8);
     tcase_add_test(c, byte_without_token);
     tcase_add_loop_test(c, long_runs, 0, 3);

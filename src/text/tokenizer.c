@@ -103,6 +103,23 @@ static bool is_foreign(const char *name)
     return n > 6 && strcmp(name + n - 6, ".model") == 0;
 }
 
+/* Why a folder without a vocabulary that is read here cannot be opened. */
+static int refuse_dir(const char *dir, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof foreign_names / sizeof *foreign_names; i++) {
+        char *path = path_join(dir, foreign_names[i]);
+        if (!path)
+            rc = err_set(err, ERR_NOMEM, "%s: no memory for a path", dir);
+        else if (path_exists(path))
+            rc = refuse_sentencepiece(path, dir, err);
+        free(path);
+    }
+    return rc ? rc
+              : err_set(err, ERR_IO, "%s: neither tokenizer.json nor vocab.json with merges.txt in this folder",
+                        dir);
+}
+
 static int load_dir(struct tokenizer *t, const char *dir, struct err *err)
 {
     char *json = path_join(dir, "tokenizer.json"), *vocab = path_join(dir, "vocab.json");
@@ -114,14 +131,7 @@ static int load_dir(struct tokenizer *t, const char *dir, struct err *err)
     else if (path_exists(vocab))
         rc = tokenizer_load_vocab_merges(t, dir, err);
     else
-        rc = err_set(err, ERR_IO, "%s: neither tokenizer.json nor vocab.json with merges.txt in this folder",
-                     dir);
-    for (size_t i = 0; rc == ERR_IO && i < sizeof foreign_names / sizeof *foreign_names; i++) {
-        char *path = path_join(dir, foreign_names[i]);
-        if (path && path_exists(path))
-            rc = refuse_sentencepiece(path, dir, err);
-        free(path);
-    }
+        rc = refuse_dir(dir, err);
     free(json);
     free(vocab);
     return rc;
