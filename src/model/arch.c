@@ -18,6 +18,9 @@ static const char *const keys_qwen3_moe[] = {
     "norm_topk_prob", "num_experts", "num_local_experts", "num_experts_per_tok", "sliding_window",
     "use_sliding_window", "max_window_layers", NULL};
 
+static const char *const gemma3_others[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                            "model.multi_modal_projector.", NULL};
+
 static const struct role_name gemma3_hf[] = {
     {ROLE_POST_ATTN_NORM, "post_attention_layernorm.weight"},
     {ROLE_MLP_NORM, "pre_feedforward_layernorm.weight"},
@@ -42,10 +45,11 @@ static const struct arch table[] = {
      .act_key = "hidden_act", .json_keys = keys_mistral, .act = OP_SILU, .window = WINDOW_ALL,
      .defaults = {.n_kv_heads = 8, .n_ctx = 131072, .window = 4096, .eps = 1e-6, .theta = 1e4}},
     {.name = "gemma3", .gguf = "gemma3", .hf_class = "Gemma3ForCausalLM", .hf_type = "gemma3_text",
-     .wrap_class = "Gemma3ForConditionalGeneration", .wrap_type = "gemma3",
+     .wrap_class = "Gemma3ForConditionalGeneration", .wrap_type = "gemma3", .wrap_others = gemma3_others,
      .act_key = "hidden_activation", .json_keys = keys_gemma3, .names = {[NAMING_HF] = gemma3_hf},
      .act = OP_GELU_TANH, .bias = BIAS_FLAG, .window = WINDOW_PATTERN, .gguf_window = WINDOW_PATTERN,
      .qk_norm = true, .post_norms = true, .norm_add_one = true, .scale_embed = true, .query_scalar = true, .logit_softcap = true,
+     .gguf_by_heads = 62, /* the 27B: no key of the file says so */
      .defaults = {.n_vocab = 262208, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .n_ctx = 131072, .window = 4096,
                   .pattern = 6, .eps = 1e-6, .theta = 1e6, .theta_local = 1e4, .query_scalar = 256, .tied = true}},
     {.name = "phi3", .gguf = "phi3", .hf_class = "Phi3ForCausalLM", .hf_type = "phi3",

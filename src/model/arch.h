@@ -55,6 +55,7 @@ struct arch {
     const char *gguf;                      /* general.architecture; NULL = comes under another name */
     const char *hf_class, *hf_type;        /* architectures[0], model_type */
     const char *wrap_class, *wrap_type;    /* those of a folder whose text model lies in text_config, or NULL */
+    const char *const *wrap_others;        /* prefixes of the tensors of such a folder's other parts; NULL-ended */
     const char *act_key;                   /* key of the activation in config.json */
     const char *const *json_keys;          /* understood beside the common ones; NULL-ended */
     const struct role_name *names[NAMING_COUNT]; /* where they differ from the common names; ended by a NULL name */
@@ -68,6 +69,7 @@ struct arch {
     bool norm_add_one;   /* folders only */
     bool scale_embed;    /* by sqrt(d_model) */
     bool query_scalar;   /* attention scale from query_pre_attn_scalar */
+    int64_t gguf_by_heads; /* a GGUF of so many layers takes d_model / n_heads for it; 0 = none does */
     bool logit_softcap;  /* final_logit_softcapping */
     bool fused;          /* q, k, v in one matrix; gate and up in one */
     bool partial_rot;    /* partial_rotary_factor */

@@ -233,17 +233,16 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Tensors that can be left out without changing a result: tables made anew here, the other halves of a
+/* Tensors that can be left out without changing a result: tables made anew here, the other parts of a
  * wrapper, scalars, empty ones, and integers (counters, position lists). */
 static bool harmless(const struct binder *b, const struct weight *t)
 {
-    static const char *const halves[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                         "model.multi_modal_projector."};
+    const char *const *other = b->m->config.arch->wrap_others;
     if (t->n_dims == 0 || weight_elems(t) == 0 || strstr(t->name, "rotary_emb.inv_freq") ||
         strcmp(t->name, "rope_freqs.weight") == 0)
         return true;
-    for (size_t i = 0; b->m->config.arch->wrap_class && i < sizeof(halves) / sizeof(halves[0]); i++)
-        if (strncmp(t->name, halves[i], strlen(halves[i])) == 0)
+    for (; other && *other; other++)
+        if (strncmp(t->name, *other, strlen(*other)) == 0)
             return true;
     return t->dtype >= DTYPE_I8 && t->dtype <= DTYPE_BOOL;
 }

@@ -188,9 +188,8 @@ static int read_sizes(const struct gguf_reader *r)
 static int read_scales(const struct gguf_reader *r)
 {
     struct model_config *c = r->c;
-    /* Gemma 3 27B, known by its 62 layers, divides by the root of d_model / n_heads; no key says so */
-    double scalar = r->arch->query_scalar && c->n_layers == 62 ? (double)c->d_model / (double)c->n_heads
-                                                               : (double)c->head_dim;
+    double scalar = c->n_layers == r->arch->gguf_by_heads ? (double)c->d_model / (double)c->n_heads
+                                                          : (double)c->head_dim;
     double scale = 1 / sqrt(scalar), cap = 0;
     int rc;
     if ((rc = get_f64(r, "attention.scale", &scale)) < 0 ||

@@ -32,7 +32,7 @@ struct gguf_vocab {
     struct tokenizer *t;
     const struct gguf *g;
     const struct gguf_kv *tokens, *types, *scores, *merges; /* NULL = absent */
-    bool phi3;
+    unsigned (*extra)(struct gguf_str token); /* flags that this architecture's control tokens have; NULL = none */
 };
 
 /* Rows added to fill a matrix up: "[PAD151669]". */
@@ -55,6 +55,12 @@ static unsigned phi3_flags(struct gguf_str s)
     return turn ? ADDED_RSTRIP : 0;
 }
 
+/* Architectures whose tokens a GGUF describes incompletely. */
+static const struct {
+    const char *arch;
+    unsigned (*extra)(struct gguf_str token);
+} extras[] = {{"phi3", phi3_flags}};
+
 static int put_token(struct gguf_vocab *v, int32_t id, struct gguf_str s, int64_t type, struct err *err)
 {
     if (type < GT_NORMAL || type > GT_BYTE)
@@ -63,7 +69,7 @@ static int put_token(struct gguf_vocab *v, int32_t id, struct gguf_str s, int64_
     if (s.len == 0 || (type == GT_UNUSED && is_padding(s)))
         return 0;
     int rc = vocab_put(&v->t->vocab, id, s.s, s.len, kinds[type].vocab, v->t->source, err);
-    unsigned flags = kinds[type].added | (v->phi3 && type == GT_CONTROL ? phi3_flags(s) : 0u);
+    unsigned flags = kinds[type].added | (v->extra && type == GT_CONTROL ? v->extra(s) : 0u);
     if (!rc && kinds[type].find)
         rc = tokenizer_add_token(v->t, id, s.s, s.len, flags, err);
     return rc;
@@ -249,7 +255,9 @@ static int find_arrays(struct gguf_vocab *v, struct err *err)
         return err_set(err, ERR_FORMAT, "%s: %llu tokens, but %llu types and %llu scores", v->t->source,
                        (unsigned long long)v->tokens->n, (unsigned long long)(v->types ? v->types->n : 0),
                        (unsigned long long)(v->scores ? v->scores->n : 0));
-    v->phi3 = arch.len == 4 && memcmp(arch.s, "phi3", 4) == 0;
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (strlen(extras[i].arch) == arch.len && memcmp(extras[i].arch, arch.s, arch.len) == 0)
+            v->extra = extras[i].extra;
     return 0;
 }
 
