@@ -156,20 +156,21 @@ static int check_rope(const struct rope_config *r, const char *where, struct err
     return 0;
 }
 
-/* Layers with the same window share a page table. */
-static int group_layers(struct model_config *c, const char *where, struct err *err)
+int config_group(struct model_config *c, const int *place, const char *where, struct err *err)
 {
+    int of[CONFIG_KV_GROUPS_MAX];
     c->n_groups = 0;
     for (int64_t l = 0; l < c->n_layers; l++) {
-        int g = 0;
-        while (g < c->n_groups && c->groups[g].window != c->layers[l].window)
+        int g = 0, at = place ? place[l] : 0;
+        while (g < c->n_groups && (c->groups[g].window != c->layers[l].window || of[g] != at))
             g++;
         if (g == CONFIG_KV_GROUPS_MAX)
-            return err_set(err, ERR_UNSUPPORTED, "%s: more than %d different attention windows", where,
-                           CONFIG_KV_GROUPS_MAX);
-        if (g == c->n_groups)
-            c->groups[c->n_groups++] =
-                (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
+            return err_set(err, ERR_UNSUPPORTED, "%s: more than %d different attention windows%s", where,
+                           CONFIG_KV_GROUPS_MAX, place ? ", counted on each device: use fewer devices" : "");
+        if (g == c->n_groups) {
+            c->groups[g] = (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
+            of[c->n_groups++] = at;
+        }
         c->groups[g].n_layers++;
         c->layers[l].kv_group = g;
     }
@@ -186,7 +187,7 @@ int config_settle(struct model_config *c, const char *where, struct err *err)
         if (rc == 0)
             rc = rope_settle(&c->ropes[i], c->n_rot, err);
     }
-    return rc == 0 ? group_layers(c, where, err) : rc;
+    return rc == 0 ? config_group(c, NULL, where, err) : rc;
 }
 
 /* A head of its own wins over any flag; none where the flag says untied is an error. */

@@ -83,6 +83,8 @@ struct model_config {
  * file, a folder or a preset name) when not NULL; else config.json beside the weights (+ generation_config.json); else, for a .pth
  * with the book's names, the shapes.  config_fini also after an error. */
 int config_load(struct model_config *c, const struct weights *w, const char *config, struct err *err);
+/* Gives layers of the same window one group; where place is not NULL, only those of the same place[l]. */
+int config_group(struct model_config *c, const int *place, const char *where, struct err *err);
 void config_fini(struct model_config *c);
 
 const char *config_arch_name(const struct model_config *c);

@@ -53,28 +53,17 @@ static int list_instances(struct model *m, struct err *err)
 }
 
 /* Layers share a page table only on one instance: the groups by window are divided further. */
-static int group_by_instance(struct model *m, struct err *err)
+static int group_by_instance(struct model *m, const struct weights *w, struct err *err)
 {
-    struct model_config *c = &m->config;
-    struct backend *of[CONFIG_KV_GROUPS_MAX] = {0};
-    c->n_groups = 0;
-    for (int64_t l = 0; l < c->n_layers; l++) {
-        int g = 0;
-        while (g < c->n_groups && (c->groups[g].window != c->layers[l].window || of[g] != m->layers[l].be))
-            g++;
-        if (g == CONFIG_KV_GROUPS_MAX)
-            return err_set(
-                err, ERR_UNSUPPORTED,
-                "more than %d groups of layers with the same window on the same device: use fewer devices",
-                CONFIG_KV_GROUPS_MAX);
-        if (g == c->n_groups) {
-            c->groups[g] = (struct kv_group){c->layers[l].window, (int)c->n_kv_heads, (int)c->head_dim, 0};
-            of[c->n_groups++] = m->layers[l].be;
-        }
-        c->groups[g].n_layers++;
-        c->layers[l].kv_group = g;
-    }
-    return 0;
+    int *place = mem_array((size_t)m->config.n_layers, sizeof(*place));
+    if (!place)
+        return err_set(err, ERR_NOMEM, "%s: no memory for the groups of layers", weights_path(w));
+    for (int64_t l = 0; l < m->config.n_layers; l++)
+        while (m->instances[place[l]] != m->layers[l].be)
+            place[l]++;
+    int rc = config_group(&m->config, place, weights_path(w), err);
+    free(place);
+    return rc;
 }
 
 static int import_all(struct model *m, const struct bind_plan *p, const struct weights *w,
@@ -121,7 +110,7 @@ int model_open(struct model **out, struct model_config *config, const struct wei
         goto fail;
     }
     if ((rc = place_layers(m, instances, n_instances, split, err)) || (rc = list_instances(m, err)) ||
-        (rc = group_by_instance(m, err)) || (rc = bind_make(&plan, m, w, err)))
+        (rc = group_by_instance(m, w, err)) || (rc = bind_make(&plan, m, w, err)))
         goto fail;
     for (int i = 0; i < m->n_instances; i++)
         op_begin(m->instances[i]);
