@@ -171,6 +171,18 @@ static int read_file(struct weights *w, const char *path, struct err *err)
     return rc < 0 ? rc : read_part(w, kind, err);
 }
 
+/* The end of opening: a split GGUF's other files, then w becomes *out, or is closed. */
+static int opened(struct weights **out, struct weights *w, int rc, struct err *err)
+{
+    if (rc == 0 && w->gguf)
+        rc = gguf_read_splits(w, err);
+    if (rc < 0)
+        weights_close(w);
+    else
+        *out = w;
+    return rc;
+}
+
 int weights_open(struct weights **out, const char *path, struct err *err)
 {
     struct err unseen; /* inside, the sentence is always made */
@@ -180,15 +192,7 @@ int weights_open(struct weights **out, const char *path, struct err *err)
     struct weights *w = weights_new(path, folder ? path : NULL, err);
     if (!w)
         return ERR_NOMEM;
-    int rc = folder ? folder_read(w, path, err) : read_file(w, path, err);
-    if (rc == 0 && w->gguf)
-        rc = gguf_read_splits(w, err);
-    if (rc < 0) {
-        weights_close(w);
-        return rc;
-    }
-    *out = w;
-    return 0;
+    return opened(out, w, folder ? folder_read(w, path, err) : read_file(w, path, err), err);
 }
 
 int weights_open_bytes(struct weights **out, const char *name, const void *data, size_t size,
@@ -209,14 +213,7 @@ int weights_open_bytes(struct weights **out, const char *name, const void *data,
         rc = err_wrap(err, "%s", name);
     if (rc == 0)
         rc = read_part(w, kind, err);
-    if (rc == 0 && w->gguf)
-        rc = gguf_read_splits(w, err);
-    if (rc < 0) {
-        weights_close(w);
-        return rc;
-    }
-    *out = w;
-    return 0;
+    return opened(out, w, rc, err);
 }
 
 void weights_close(struct weights *w)

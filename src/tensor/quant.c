@@ -23,11 +23,6 @@
 
 #define BLOCK 32
 
-static float get_f16(const uint8_t *p)
-{
-    return f16_to_f32((uint16_t)(p[0] | p[1] << 8));
-}
-
 static void put_f16(uint8_t *p, float f)
 {
     uint16_t h = f32_to_f16(f);
@@ -39,7 +34,7 @@ void quant_q8_0_decode(float *out, const void *blocks, size_t n)
 {
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / BLOCK; b++, p += 34, out += BLOCK) {
-        float d = get_f16(p);
+        float d = quant_f16(p);
         for (int i = 0; i < BLOCK; i++)
             out[i] = (float)(int8_t)p[2 + i] * d;
     }
@@ -62,7 +57,7 @@ static void small_decode(const struct small *s, float *out, const void *blocks, 
     for (size_t b = 0; b < n / BLOCK; b++, p += s->bytes, out += BLOCK) {
         const uint8_t *high = p + (s->min ? 4 : 2);
         const uint8_t *nibbles = s->bits == 5 ? high + 4 : high;
-        float d = get_f16(p), m = s->min ? get_f16(p + 2) : 0.0f;
+        float d = quant_f16(p), m = s->min ? quant_f16(p + 2) : 0.0f;
         for (int i = 0; i < BLOCK; i++) {
             int q = i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4;
             if (s->bits == 5)

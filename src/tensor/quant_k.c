@@ -12,11 +12,6 @@
 
 #define BLOCK 256
 
-static float get_f16(const uint8_t *p)
-{
-    return f16_to_f32((uint16_t)(p[0] | p[1] << 8));
-}
-
 /* Two-bit value i of 256: 128 values share 32 bytes, 32 values a shift. */
 static int two_bits(const uint8_t *q, int i)
 {
@@ -35,7 +30,7 @@ void quant_q2_k_decode(float *out, const void *blocks, size_t n)
 {
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / BLOCK; b++, p += 84, out += BLOCK) {
-        float d = get_f16(p + 80), dmin = get_f16(p + 82);
+        float d = quant_f16(p + 80), dmin = quant_f16(p + 82);
         for (int i = 0; i < BLOCK; i++) {
             uint8_t sc = p[i / 16];
             float scale = d * (float)(sc & 15), min = dmin * (float)(sc >> 4);
@@ -53,7 +48,7 @@ void quant_q3_k_decode(float *out, const void *blocks, size_t n)
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / BLOCK; b++, p += 110, out += BLOCK) {
         const uint8_t *high = p, *q = p + 32, *sc = p + 96;
-        float d = get_f16(p + 108);
+        float d = quant_f16(p + 108);
         for (int i = 0; i < BLOCK; i++) {
             int g = i / 16;
             int low = g < 8 ? sc[g] & 15 : sc[g - 8] >> 4;
@@ -84,7 +79,7 @@ static void decode_45(float *out, const uint8_t *p, size_t n, const int bytes, c
 {
     for (size_t b = 0; b < n / BLOCK; b++, p += bytes, out += BLOCK) {
         const uint8_t *high = p + 16, *q = p + 16 + n_high;
-        float d = get_f16(p), dmin = get_f16(p + 2);
+        float d = quant_f16(p), dmin = quant_f16(p + 2);
         for (int g = 0; g < 8; g++) {
             int sc, mn;
             scale_min(p + 4, g, &sc, &mn);
@@ -116,7 +111,7 @@ void quant_q6_k_decode(float *out, const void *blocks, size_t n)
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / BLOCK; b++, p += 210, out += BLOCK) {
         const uint8_t *low = p, *high = p + 128, *sc = p + 192;
-        float d = get_f16(p + 208);
+        float d = quant_f16(p + 208);
         for (int i = 0; i < BLOCK; i++) {
             int v = low[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15;
             v |= two_bits(high, i) << 4;

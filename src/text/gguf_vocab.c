@@ -296,14 +296,5 @@ int tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, struct err
 {
     *out = NULL;
     struct tokenizer *t = tokenizer_new(gguf_path(g), err);
-    if (!t)
-        return ERR_NOMEM;
-    int rc = tokenizer_load_gguf(t, g, err);
-    if (!rc)
-        rc = tokenizer_complete(t, err);
-    if (rc)
-        tokenizer_close(t);
-    else
-        *out = t;
-    return rc;
+    return t ? tokenizer_opened(out, t, tokenizer_load_gguf(t, g, err), err) : ERR_NOMEM;
 }

@@ -34,6 +34,8 @@ int tokenizer_add_token(struct tokenizer *t, int32_t id, const char *s, size_t l
                         struct err *err);
 /* To be called when all parts are there: look-up tables, decoder. */
 int tokenizer_complete(struct tokenizer *t, struct err *err);
+/* The end of opening: where its parts were read (rc 0) t is completed and becomes *out, else it is closed. */
+int tokenizer_opened(struct tokenizer **out, struct tokenizer *t, int rc, struct err *err);
 
 /* tokenizer_json.c, vocab_merges.c, gguf_vocab.c */
 int tokenizer_load_json(struct tokenizer *t, const char *path, struct err *err);

@@ -156,13 +156,8 @@ static int load_path(struct tokenizer *t, const char *path, struct err *err)
     return rc;
 }
 
-int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
+int tokenizer_opened(struct tokenizer **out, struct tokenizer *t, int rc, struct err *err)
 {
-    *out = NULL;
-    struct tokenizer *t = tokenizer_new(path, err);
-    if (!t)
-        return ERR_NOMEM;
-    int rc = load_path(t, path, err);
     if (!rc)
         rc = tokenizer_complete(t, err);
     if (rc)
@@ -170,6 +165,13 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
     else
         *out = t;
     return rc;
+}
+
+int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
+{
+    *out = NULL;
+    struct tokenizer *t = tokenizer_new(path, err);
+    return t ? tokenizer_opened(out, t, load_path(t, path, err), err) : ERR_NOMEM;
 }
 
 /* --- encoding ------------------------------------------------------------ */
