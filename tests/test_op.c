@@ -590,6 +590,37 @@ START_TEST(stats_count)
 }
 END_TEST
 
+static void scale_elsewhere(struct backend *be, const struct tensor *x, float s)
+{
+    (void)x;
+    if (s > 1)
+        be->ran_on = "another";
+}
+
+/* An operation that two devices have run names both, whichever was the last. */
+START_TEST(stats_of_two_devices)
+{
+    static const struct { float calls[3]; const char *device; } rows[] = {
+        {{1, 1, 1}, "cpu"}, {{2, 2, 2}, "another"}, {{1, 2, 1}, "cpu, another"}, {{2, 1, 2}, "cpu, another"}};
+    struct backend *be = open_one("cpu", NULL, 1);
+    const struct backend_ops *good = be->ops;
+    struct backend_ops bent = *good;
+    struct tensor x = filled(be, 2, 3, 1);
+    bent.scale = scale_elsewhere;
+    be->ops = &bent;
+    op_begin(be);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int k = 0; k < 3; k++)
+            op_scale(be, &x, rows[i].calls[k]);
+        ck_assert_str_eq(op_stats(be, OP_SCALE)->device, rows[i].device);
+        op_stats_reset(be);
+    }
+    be->ops = good;
+    op_free(x.buf);
+    registry_close(be);
+}
+END_TEST
+
 /* What attention reads follows the positions and the window. */
 START_TEST(stats_of_attention)
 {
@@ -714,6 +745,7 @@ int main(void)
     tcase_add_loop_test(t, alloc_is_lazy, 0, 2);
     tcase_add_test(t, first_failure_is_kept);
     tcase_add_test(t, stats_count);
+    tcase_add_test(t, stats_of_two_devices);
     tcase_add_test(t, stats_of_attention);
     tcase_add_loop_test(t, selector, 0, (int)(sizeof selectors / sizeof *selectors));
     tcase_add_test(t, list_of_devices);

@@ -90,6 +90,7 @@ struct backend {
     int64_t in_rows, in_cols, out_rows, out_cols;
     double started;
     const char *ran_on;   /* its device; guard.c names another */
+    char both[260];       /* the two of them, for operations that both have run */
     struct guard *guard;  /* guard.c; NULL = what the backend computes is taken as it is */
 };
 

@@ -7,6 +7,7 @@
  * operand once; how a backend really does it is its own matter. */
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "backend/backend.h"
 #include "base/clock.h"
@@ -115,7 +116,12 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     s->rows += (uint64_t)rows;
     s->bytes += bytes;
     s->flops += flops;
-    s->device = be->ran_on;
+    if (s->device == NULL) {
+        s->device = be->ran_on;
+    } else if (s->device != be->ran_on && s->device != be->both) {
+        snprintf(be->both, sizeof be->both, "%s, %s", be->device, s->device == be->device ? be->ran_on : s->device);
+        s->device = be->both;
+    }
 }
 
 const struct op_stats *op_stats(const struct backend *be, enum op_id op)

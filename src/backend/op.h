@@ -143,7 +143,7 @@ struct op_stats {
     uint64_t calls, rows;
     uint64_t bytes, flops; /* from the shapes: what must be moved and computed */
     double seconds;        /* only while profiling */
-    const char *device;    /* who ran it last, NULL = never called */
+    const char *device;    /* who ran it, "opencl:0, cpu" where another device did a part; NULL = never called */
 };
 const struct op_stats *op_stats(const struct backend *be, enum op_id op);
 void op_stats_reset(struct backend *be);
