@@ -11,7 +11,7 @@
 
 #include "tests/engine_kit.h"
 #include "tests/fault.h"
-#include "text/tokenizer.h"
+#include "text/bpe.h"
 
 #define MAX_IDS 64
 
@@ -305,6 +305,7 @@ static int use_tokenizer(const char *path, const char *text, size_t len, struct 
     if (rc == 0)
         rc = detok_finish(d, &out, &err);
     if (rc == 0) {
+        put_ids(o, (int32_t[]){tokenizer_bos(t), tokenizer_eos(t)}, 2);
         put_ids(o, ids.v, ids.n);
         snprintf(o->text, sizeof o->text, "%s", buf_str(&out));
     }
@@ -345,6 +346,41 @@ START_TEST(tokenizing)
 }
 END_TEST
 
+/* Long tokens by scores: a merge is made or the word is an error, never left out. */
+START_TEST(merging)
+{
+    enum { N = 10 }; /* tokens of 1, 2, 4 ... 512 letters */
+    static char letters[1 << (N - 1)];
+    static const float scores[N] = {0};
+    struct vocab v;
+    struct bpe b;
+    memset(letters, 'a', sizeof letters);
+    vocab_init(&v);
+    ck_assert_int_eq(vocab_reserve(&v, N, N, "made", NULL), 0);
+    for (int32_t i = 0; i < N; i++)
+        ck_assert_int_eq(vocab_put(&v, i, letters, (size_t)1 << i, TOKEN_MODEL, "made", NULL), 0);
+    bpe_init(&b, &v);
+    ck_assert_int_eq(bpe_use_scores(&b, scores, "made", NULL), 0);
+    bpe_prepare(&b);
+    bool was_refused = true;
+    for (size_t nth = 1; was_refused; nth++) {
+        struct bpe_work w = {0};
+        struct ids ids;
+        struct err err = {0};
+        ids_init(&ids);
+        fault_arm(FAULT_MEMORY, nth, false);
+        int rc = bpe_encode(&b, &w, letters, sizeof letters, false, &ids, &err);
+        was_refused = fault_disarm(NULL);
+        test_that(rc == (was_refused ? ERR_NOMEM : 0), "request %zu: %d, %s", nth, rc, err.msg);
+        test_that(rc < 0 || (ids.n == 1 && ids.v[0] == N - 1), "request %zu: %zu tokens", nth, ids.n);
+        ids_fini(&ids);
+        bpe_work_fini(&w);
+    }
+    bpe_fini(&b);
+    vocab_fini(&v);
+}
+END_TEST
+
 START_TEST(listing_devices)
 {
     struct forge_devices *d;
@@ -374,6 +410,7 @@ int main(void)
     tcase_add_loop_test(tc, opening, 0, (int)(N_MODELS * N_SWEEPS));
     tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
     tcase_add_loop_test(tc, tokenizing, 0, 2 * (int)N_TOKENIZERS);
+    tcase_add_test(tc, merging);
     tcase_add_test(tc, listing_devices);
     suite_add_tcase(s, tc);
     tc = tcase_create("steady");

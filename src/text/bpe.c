@@ -30,6 +30,7 @@ void bpe_work_fini(struct bpe_work *w)
 {
     free(w->sym);
     free(w->heap);
+    free(w->joined);
     memset(w, 0, sizeof *w);
 }
 
@@ -84,7 +85,7 @@ static bool queue(const struct bpe *b, struct bpe_work *w, uint32_t pos)
     if (pos == NONE)
         return true;
     struct bpe_symbol *s = &w->sym[pos];
-    s->rank = s->next == NONE ? RANK_NONE : bpe_rank(b, s->id, w->sym[s->next].id, &s->merged);
+    s->rank = s->next == NONE ? RANK_NONE : bpe_rank(b, w->joined, s->id, w->sym[s->next].id, &s->merged);
     return s->rank == RANK_NONE || heap_push(w, (struct bpe_merge){s->rank, pos});
 }
 
@@ -114,10 +115,11 @@ static bool merge_large(const struct bpe *b, struct bpe_work *w, size_t n)
 }
 
 /* The same by scanning; sym[0..n) stays dense.  Returns the new n. */
-static size_t merge_small(const struct bpe *b, struct bpe_symbol *sym, size_t n)
+static size_t merge_small(const struct bpe *b, struct bpe_work *w, size_t n)
 {
+    struct bpe_symbol *sym = w->sym;
     for (size_t i = 0; i + 1 < n; i++)
-        sym[i].rank = bpe_rank(b, sym[i].id, sym[i + 1].id, &sym[i].merged);
+        sym[i].rank = bpe_rank(b, w->joined, sym[i].id, sym[i + 1].id, &sym[i].merged);
     for (;;) {
         size_t best = 0;
         uint64_t rank = RANK_NONE;
@@ -132,9 +134,9 @@ static size_t merge_small(const struct bpe *b, struct bpe_symbol *sym, size_t n)
         n--;
         memmove(sym + best + 1, sym + best + 2, (n - best - 1) * sizeof *sym);
         if (best + 1 < n)
-            sym[best].rank = bpe_rank(b, sym[best].id, sym[best + 1].id, &sym[best].merged);
+            sym[best].rank = bpe_rank(b, w->joined, sym[best].id, sym[best + 1].id, &sym[best].merged);
         if (best > 0)
-            sym[best - 1].rank = bpe_rank(b, sym[best - 1].id, sym[best].id, &sym[best - 1].merged);
+            sym[best - 1].rank = bpe_rank(b, w->joined, sym[best - 1].id, sym[best].id, &sym[best - 1].merged);
     }
 }
 
@@ -208,8 +210,14 @@ int bpe_encode(const struct bpe *b, struct bpe_work *w, const char *s, size_t le
     int rc = split_chars(b, w, s, len, &n, err);
     if (rc)
         return rc;
+    if (b->score_order && b->piece_max > w->cap_joined) {
+        char *joined = mem_grow(w->joined, &w->cap_joined, b->piece_max, 1);
+        if (!joined)
+            return no_memory(n, err);
+        w->joined = joined;
+    }
     if (n <= SMALL_WORD)
-        n = merge_small(b, w->sym, n);
+        n = merge_small(b, w, n);
     else if (!merge_large(b, w, n))
         return no_memory(n, err);
     for (size_t i = 0; i < n && !rc; i++)

@@ -44,6 +44,8 @@ int bpe_use_scores(struct bpe *b, const float *scores, const char *name, struct 
 /* Memory for words, reused from one to the next. */
 struct bpe_symbol;
 struct bpe_work {
+    char *joined; /* with scores: the spelling of a pair */
+    size_t cap_joined;
     struct bpe_symbol *sym;
     size_t cap_sym;
     struct bpe_merge *heap;

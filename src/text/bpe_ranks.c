@@ -132,18 +132,15 @@ int bpe_use_scores(struct bpe *b, const float *scores, const char *name, struct 
     return 0;
 }
 
-static uint64_t rank_by_score(const struct bpe *b, int32_t left, int32_t right, int32_t *merged)
+static uint64_t rank_by_score(const struct bpe *b, char *joined, int32_t left, int32_t right, int32_t *merged)
 {
     const struct token *l = &b->vocab->v[left], *r = &b->vocab->v[right];
     size_t len = (size_t)l->len + r->len;
-    char stack[PIECE_STACK], *both = stack;
-    if (len > b->piece_max || (len > sizeof stack && !(both = mem_array(len, 1))))
+    if (len > b->piece_max)
         return RANK_NONE;
-    memcpy(both, l->s, l->len);
-    memcpy(both + l->len, r->s, r->len);
-    int32_t id = vocab_find(b->vocab, both, len, TOKEN_MODEL);
-    if (both != stack)
-        free(both);
+    memcpy(joined, l->s, l->len);
+    memcpy(joined + l->len, r->s, r->len);
+    int32_t id = vocab_find(b->vocab, joined, len, TOKEN_MODEL);
     if (id < 0 || (b->vocab->v[id].flags & TOKEN_SPECIAL))
         return RANK_NONE;
     *merged = id;
@@ -154,10 +151,10 @@ static uint64_t rank_by_score(const struct bpe *b, int32_t left, int32_t right, 
            (uint32_t)id;
 }
 
-uint64_t bpe_rank(const struct bpe *b, int32_t left, int32_t right, int32_t *merged)
+uint64_t bpe_rank(const struct bpe *b, char *joined, int32_t left, int32_t right, int32_t *merged)
 {
     if (b->score_order)
-        return rank_by_score(b, left, right, merged);
+        return rank_by_score(b, joined, left, right, merged);
     uint64_t value;
     if (!u64map_find(&b->merges, pair_key(left, right), &value))
         return RANK_NONE;

@@ -10,7 +10,8 @@
 
 #define RANK_NONE UINT64_MAX
 
-/* Lower goes first; RANK_NONE = the two do not merge.  *merged is the token they give. */
-uint64_t bpe_rank(const struct bpe *b, int32_t left, int32_t right, int32_t *merged);
+/* Lower goes first; RANK_NONE = the two do not merge.  *merged is the token they give.
+ * joined: with scores, room for b->piece_max bytes. */
+uint64_t bpe_rank(const struct bpe *b, char *joined, int32_t left, int32_t right, int32_t *merged);
 
 #endif
