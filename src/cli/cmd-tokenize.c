@@ -61,12 +61,28 @@ done:
     return status;
 }
 
+/* A model may have rows beyond its tokenizer, which stand for no text; more often such an id is a mistake. */
+static void warn_no_token(const struct tokenizer *tok, const int32_t *ids, size_t n)
+{
+    const char *s;
+    size_t len, missing = 0, first = 0;
+    for (size_t i = n; i-- > 0;)
+        if (!tokenizer_piece(tok, ids[i], &s, &len)) {
+            missing++;
+            first = i;
+        }
+    if (missing)
+        msg_warn("%zu of %zu ids have no token in %s, which has %d, and give no text; the first is %d (number %zu)",
+                 missing, n, tokenizer_source(tok), (int)tokenizer_n_ids(tok), (int)ids[first], first + 1);
+}
+
 static int put_decoded(struct buf *b, const struct tokenizer *tok, const struct tokenize_args *a,
                        const int32_t *ids, size_t n)
 {
     struct err err = {0};
     struct buf text;
     buf_init(&text);
+    warn_no_token(tok, ids, n);
     int rc = tokenizer_decode(tok, ids, n, a->skip_special, &text, &err);
     if (rc == 0 && a->json) {
         buf_puts(b, "{\"text\":");

@@ -188,6 +188,8 @@ static int split_chars(const struct bpe *b, struct bpe_work *w, const char *s, s
         } else if (b->unk_id >= 0) {
             ok = !unk || b->fuse_unk || put_symbol(w, &n, b->unk_id);
             unk = true;
+        } else if (w->n_lost++ == 0) {
+            w->lost = cp;
         }
     }
     if (ok && unk)

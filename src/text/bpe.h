@@ -50,6 +50,8 @@ struct bpe_work {
     size_t cap_sym;
     struct bpe_merge *heap;
     size_t n_heap, cap_heap;
+    size_t n_lost; /* characters that nothing stands for, which vanished, ... */
+    uint32_t lost; /* ... and the first of them */
 };
 void bpe_work_fini(struct bpe_work *w);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -257,6 +258,22 @@ static int push_all(struct ids *out, const struct ids *from, struct err *err)
     return rc;
 }
 
+/* The reference library leaves such characters out, too, and says nothing. */
+static void warn_lost(const struct tokenizer *t, const struct bpe_work *w, const char *text, size_t len)
+{
+    char c[4], where[48] = "";
+    int byte = t->bytelevel ? bytelevel_byte(w->lost) : -1;
+    size_t n = byte >= 0 ? 1 : utf8_encode(w->lost, c);
+    if (byte >= 0)
+        c[0] = (char)byte;
+    const char *at = memmem(text, len, c, n);
+    if (at) /* not where the normaliser made it */
+        snprintf(where, sizeof where, " at offset %zu", (size_t)(at - text));
+    log_msg(LOG_WARN, "text: %zu %s have no token in the vocabulary of %s and are left out, the first is %s%02X%s",
+            w->n_lost, byte >= 0 ? "bytes" : "characters", t->source, byte >= 0 ? "0x" : "U+",
+            byte >= 0 ? (unsigned)byte : (unsigned)w->lost, where);
+}
+
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, struct ids *out,
                      struct err *err)
 {
@@ -272,6 +289,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, un
         rc = push_all(out, &t->after, err);
     if (rc)
         out->n = n_before;
+    else if (w.bpe.n_lost)
+        warn_lost(t, &w.bpe, text, len);
     pieces_fini(&w.a);
     pieces_fini(&w.b);
     buf_fini(&w.norm);
