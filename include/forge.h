@@ -57,6 +57,11 @@
  * points to, until the engine is closed.  Requests are freed before their
  * engine.  Parameters are copied by the call that takes them.
  *
+ * FILES.  Weights are mapped, not copied.  Who rewrites or cuts short a model's
+ * file while an engine has it open makes the process receive SIGBUS, as with
+ * every mapping; replace such files by rename.  The library installs no signal
+ * handler; a program may (forge's own ends with a message and status 1).
+ *
  * COMPATIBILITY.  Parameter structs are set up by their _init function, which
  * is told the size the caller was compiled with, so that later fields can be
  * added at the end; a caller newer than the library is refused
@@ -232,7 +237,7 @@ struct forge_piece {
     const char *text; size_t text_len; /* not terminated */
     const int32_t *ids; size_t n_ids;  /* the ids generated since the last piece; may be none, or without text */
     int sample;                        /* which of n samples */
-    enum forge_finish finish;          /* not NONE on the request's last piece, which may be empty */
+    enum forge_finish finish;          /* not NONE on a sample's last piece, which may be empty */
 };
 
 struct forge_request;
@@ -250,7 +255,8 @@ struct forge_request_params {
     int n_logprobs;       /* log-probabilities of the chosen and the best n tokens; -1 (default) = none */
     int priority;         /* higher first; default 0 */
     double deadline_s;    /* seconds from submit; 0 = none */
-    /* Returns non-zero to cancel the request. */
+    /* Returns non-zero to cancel the request, and is then not called again: the caller knows that this piece was
+     * the last. */
     int (*on_piece)(void *user, const struct forge_piece *piece);
     /* Prompt positions computed so far, after each prefill chunk; non-zero cancels. */
     int (*on_prefill)(void *user, size_t done, size_t total);

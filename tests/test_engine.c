@@ -243,6 +243,8 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
     REFUSED(FORGE_ERR_UNSUPPORTED, "math fast", p.math = FORGE_MATH_FAST);
     REFUSED(FORGE_ERR_ARG, "math", p.math = (enum forge_math)9);
+    REFUSED(FORGE_ERR_ARG, "kernels \"bogus\"", p.kernels = "bogus");
+    REFUSED(FORGE_ERR_ARG, "65536", p.chunk = 65537);
     REFUSED(FORGE_ERR_LIMIT, "lower n_ctx", p.kv_mem = 4096);
     REFUSED(FORGE_ERR_ARG, "warp-drive", p.device = "warp-drive");
 #undef REFUSED

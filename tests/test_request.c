@@ -490,11 +490,23 @@ START_TEST(requests_refused)
     REFUSED(FORGE_ERR_ARG, "deadline", p.deadline_s = (double)NAN);
     REFUSED(FORGE_ERR_ARG, "text_flags", p.text_flags = 64);
     REFUSED(FORGE_ERR_ARG, "stop string", p.stops = &empty; p.n_stops = 1);
+    REFUSED(FORGE_ERR_ARG, "stops is NULL", p.stops = NULL; p.n_stops = 1);
+    REFUSED(FORGE_ERR_ARG, "bias is NULL", p.sampling.bias = NULL; p.sampling.n_bias = 1);
+    REFUSED(FORGE_ERR_ARG, "id 3072 (number 1)", p.ids = &bad_id; p.n_ids = 1);
+    REFUSED(FORGE_ERR_ARG, "at most 1e+30", p.sampling.temp = 1e38);
     REFUSED(FORGE_ERR_ARG, "temp", p.sampling.temp = -1);
     REFUSED(FORGE_ERR_ARG, "temp is 0", p.sampling.top_p = 0.5f);
     REFUSED(FORGE_ERR_ARG, "top_k", p.sampling.top_k = -1);
     REFUSED(FORGE_ERR_ARG, "logit bias", p.sampling.bias = &bias; p.sampling.n_bias = 1);
 #undef REFUSED
+    char *text;
+    size_t len;
+    struct forge_error err = {0};
+    struct forge_engine *none;
+    ck_assert_int_eq(forge_detokenize(e, &bad_id, 1, 0, &text, &len, &err), FORGE_ERR_ARG);
+    ck_assert_msg(strstr(err.message, "3072 (number 1)") != NULL, "%s", err.message);
+    ck_assert_int_eq(forge_detokenize(e, &below, 1, 0, &text, &len, NULL), FORGE_ERR_ARG);
+    ck_assert_int_eq(forge_engine_open(&none, NULL, &err), FORGE_ERR_ARG);
     ck_assert_int_eq(forge_step(e, NULL), 0);
     forge_engine_close(e);
 }

@@ -1,6 +1,7 @@
 /* forge logits: what the model says about the next token, as numbers: a list
  * of the best, or .npy files of logits and hidden states.
  * Owns no mathematics: log-probabilities are the sampler's. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -161,11 +162,12 @@ static int run(void *args, const struct common *c)
     if (status == 0)
         status = tool_open(&t, c, -1, 1);
     if (status == 0)
-        status = tool_encode(&ids, &p, &a->prompt, t.l.tokenizer);
-    if (status == 0 && ids.n == 0)
-        status = msg_usage("logits", "the prompt has no tokens");
-    if (status == 0)
-        status = tool_check_ids(&ids, t.l.config->n_vocab);
+        status = tool_prompt(&ids, &p, &a->prompt, &t);
+    if (status == 0 && (int64_t)ids.n > t.l.n_ctx) {
+        msg_error("the prompt of %zu tokens does not fit in the context of %" PRId64 " positions; raise --ctx",
+                  ids.n, t.l.n_ctx);
+        status = EXIT_FAILED;
+    }
     if (status == 0)
         status = evaluate(&t, a, &ids);
     ids_fini(&ids);

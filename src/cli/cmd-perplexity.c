@@ -253,9 +253,7 @@ static int run(void *args, const struct common *c)
     if (status == 0)
         status = tool_open(&t, c, a->has_window ? a->window : -1, 1);
     if (status == 0)
-        status = tool_encode(&ids, &p, &a->prompt, t.l.tokenizer);
-    if (status == 0)
-        status = tool_check_ids(&ids, t.l.config->n_vocab);
+        status = tool_prompt(&ids, &p, &a->prompt, &t);
     if (status == 0)
         status = score_all(&t, a, &ids);
     ids_fini(&ids);

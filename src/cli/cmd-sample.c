@@ -111,6 +111,7 @@ static int print(const struct sample_args *a, const struct npy *npy)
     const struct sampler_cand *cand;
     struct sampler_history h;
     struct buf b;
+    char text[512];
     size_t n;
     int32_t *prompt = ids_of(&a->prompt_ids), *generated = ids_of(&a->generated_ids);
     float *logits = mem_array((size_t)npy->cols, sizeof *logits);
@@ -129,6 +130,10 @@ static int print(const struct sample_args *a, const struct npy *npy)
         rc = sampler_probs(s, logits, &h, &cand, &n, &err);
     if (rc < 0)
         goto done;
+    sampling_describe(&a->sampling, text, sizeof text);
+    msg_verbose("sampling: %s", text);
+    sampler_describe(&p, text, sizeof text);
+    msg_verbose("order: %s", text);
     put_probs(&b, cand, n, a->json);
     if (a->draw > 0)
         rc = put_draws(&b, s, logits, &h, a->draw, a->json, &err);

@@ -93,6 +93,8 @@ const struct opt common_device_opts[] = {
 
 int common_check(const struct common *c, const char *cmd)
 {
+    if (c->model && !*c->model)
+        return msg_usage(cmd, "-m, --model: the path is empty");
     if (c->math == MATH_CHOICE_FAST)
         return msg_usage(cmd, "--math fast is not available in this version; exact is the default");
     if (c->kv == KV_CHOICE_Q8_0)
@@ -177,10 +179,6 @@ char *common_model_path(const struct common *c)
     const char *path = c->model ? c->model : environment("FORGE_MODEL");
     if (!path)
         return built_in_model();
-    if (!*path) {
-        msg_error("--model: the path is empty");
-        return NULL;
-    }
     if (path[0] == '/' || path_exists(path))
         return mem_strdup(path);
     const char *weights = environment("FORGE_WEIGHTS");
@@ -289,6 +287,27 @@ int common_open_failed(int code, const char *message)
     return status;
 }
 
+void common_unused(const struct common *c, const char *device)
+{
+    const struct {
+        const char *flag;
+        bool given, later; /* not in this version, on no device */
+    } flags[] = {
+        {"--gemm", c->gemm != GEMM_CHOICE_AUTO, true},
+        {"--clblast-params", c->clblast_params != NULL, true},
+        {"--kernel-dir", c->kernel_dir != NULL, true},
+        {"--kernel-cache", c->kernel_cache != NULL, false},
+        {"--kernels", c->kernels != KERNELS_CHOICE_AUTO, false},
+        {"--gpu-mem", c->gpu_mem != 0, false},
+    };
+    bool opencl = strstr(device, "opencl") != NULL;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given && !opencl)
+            msg_verbose("%s has no effect on %s: it is for OpenCL devices", flags[i].flag, device);
+        else if (flags[i].given && flags[i].later)
+            msg_warn("%s has no effect in this version", flags[i].flag);
+}
+
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs)
 {
     struct forge_engine_params p;
@@ -307,6 +326,8 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     progress_end(&load);
     free(model);
     free(kernel_cache);
+    if (rc == 0)
+        common_unused(c, forge_engine_info(*out)->device);
     return rc < 0 ? common_open_failed(err.code, err.message) : 0;
 }
 

@@ -41,6 +41,7 @@ struct common {
 
 enum math_choice { MATH_CHOICE_EXACT, MATH_CHOICE_FAST };
 enum kernels_choice { KERNELS_CHOICE_AUTO, KERNELS_CHOICE_CPU, KERNELS_CHOICE_GPU };
+enum gemm_choice { GEMM_CHOICE_OWN, GEMM_CHOICE_CLBLAST, GEMM_CHOICE_AUTO };
 enum kv_choice { KV_CHOICE_F16, KV_CHOICE_F32, KV_CHOICE_Q8_0 };
 
 extern const struct opt common_talk_opts[];   /* -v, -q, --debug: every command */
@@ -69,6 +70,10 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
 int common_open_failed(int code, const char *message);
 /* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
+
+/* Tells of flags that change nothing on the devices in use ("cpu, opencl:0"): with -v, or as a warning where an
+ * OpenCL device does run and this version has no such thing. */
+void common_unused(const struct common *c, const char *device);
 
 /* --profile: a table of operations on stderr (not with -q), and as JSON in the flag's file. */
 struct profile_row {

@@ -44,12 +44,12 @@ static void print_version(bool verbose)
 #ifndef HAVE_CLBLAST
 #define HAVE_CLBLAST 0
 #endif
-#ifndef HAVE_SERVER
-#define HAVE_SERVER 0
+#ifndef HAVE_MICROHTTPD
+#define HAVE_MICROHTTPD 0
 #endif
     tool_print_libraries();
     out_printf("found when built, not used by this version: OpenCL %s, CLBlast %s, HTTP server %s\n",
-               HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST), HAVE(HAVE_SERVER));
+               HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST), HAVE(HAVE_MICROHTTPD));
     out_puts("built with:");
 #ifdef __VERSION__
     out_printf(" compiler %s", __VERSION__);
@@ -170,6 +170,7 @@ int main(int argc, char **argv)
 {
     int status;
     out_init();
+    bus_error_catch();
     if (argc < 2 || argv[1][0] == '-')
         status = without_command(argc, argv);
     else {

@@ -265,3 +265,19 @@ bool interrupted(void)
 {
     return got_interrupt != 0;
 }
+
+static void on_bus_error(int sig)
+{
+    static const char line[] = "forge: error: the model file changed while it was in use\n";
+    (void)sig;
+    if (write(STDERR_FILENO, line, sizeof line - 1) < 0)
+        errno = 0; /* nothing is left to tell it to */
+    _exit(EXIT_FAILED);
+}
+
+void bus_error_catch(void)
+{
+    struct sigaction sa = {0};
+    sa.sa_handler = on_bus_error;
+    sigaction(SIGBUS, &sa, NULL);
+}

@@ -25,6 +25,9 @@ int tool_close(struct tool *t, int status);
 /* The prompt's ids by the model's tokenizer; an exit status. ids_fini in any case. */
 int tool_encode(struct ids *out, const struct prompt *p, const struct prompt_args *a,
                 const struct tokenizer *tok);
+/* For a model: tool_encode by its tokenizer; an empty prompt becomes the token that starts a text, as in
+ * generate, and ids must be below the model's n_vocab. */
+int tool_prompt(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tool *t);
 /* Ids must be below n_vocab: an exit status, naming the first that is not. */
 int tool_check_ids(const struct ids *ids, int64_t n_vocab);
 

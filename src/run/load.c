@@ -248,8 +248,19 @@ static int open_files(struct loaded *l, const struct load_params *p, struct err 
     if (rc == 0)
         rc = load_check_tokenizer(l->config, l->tokenizer, err);
     if (rc == 0)
+        load_warn_ids(l->config);
+    if (rc == 0)
         load_settle_end(l->config, l->tokenizer, weights_format(l->weights));
     return rc;
+}
+
+/* Memory that a backend was refused: for what, and what makes it less. */
+static void no_room(struct err *err, const char *what, const char *advice)
+{
+    if (!err || err->code != ERR_NOMEM)
+        return;
+    struct err was = *err;
+    err_set(err, ERR_NOMEM, "%s: %s; %s", what, was.msg, advice);
 }
 
 int load_open(struct loaded *out, const struct load_params *p, struct err *err)
@@ -277,12 +288,16 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     find_need(out, &kv, &need);
     if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, p, &need, err)) < 0)
         goto done;
-    if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0)
+    if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0) {
+        no_room(err, "the KV cache", "lower n_ctx or choose a smaller kv_type");
         goto done;
+    }
     make_limits(out, &kv, &limits); /* again: binding parts the groups of layers by instance */
     for (int g = 0; g < out->config->n_groups; g++)
         assert(limits.max_pages[g] == kv_max_pages(out->kv, g));
     rc = forward_new(&out->forward, out->model, kv_layers(out->kv), &limits, err);
+    if (rc < 0)
+        no_room(err, "the work space", "lower chunk or n_ctx");
 done:
     if (rc < 0)
         load_close(out);

@@ -47,4 +47,8 @@ void load_close(struct loaded *l);
  * whose NAME occurs in the weights' file name, else tokenizer-base.json, else the only tokenizer-*.json. */
 int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *tokenizer, struct err *err);
 
+/* A model needs at least one id to go on from: appends the start of a text where the tokenizer or the
+ * configuration names one, else the separator of documents; ERR_ARG where there is neither. */
+int load_empty_prompt(const struct loaded *l, struct ids *out, struct err *err);
+
 #endif

@@ -31,4 +31,7 @@ struct load_place {
  * (`available` bytes, 0 = unknown), has too little. */
 int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err);
 
+/* Warns of bos and end ids that the model cannot have. */
+void load_warn_ids(const struct model_config *c);
+
 #endif

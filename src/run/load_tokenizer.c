@@ -151,3 +151,25 @@ int load_check_tokenizer(const struct model_config *c, const struct tokenizer *t
                 tokenizer_source(t), (long long)extra, (long long)c->n_vocab);
     return 0;
 }
+
+void load_warn_ids(const struct model_config *c)
+{
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] >= c->n_vocab)
+            log_msg(LOG_WARN, "the configuration's eos id %d is outside the vocabulary of %lld ids: it ends no text",
+                    (int)c->eos[i], (long long)c->n_vocab);
+    if (c->bos >= c->n_vocab)
+        log_msg(LOG_WARN, "the configuration's bos id %d is outside the vocabulary of %lld ids: it is not used", (int)c->bos,
+                (long long)c->n_vocab);
+}
+
+int load_empty_prompt(const struct loaded *l, struct ids *out, struct err *err)
+{
+    static const char separator[] = "<|endoftext|>";
+    const int32_t ids[] = {tokenizer_bos(l->tokenizer), l->config->bos,
+                           tokenizer_find(l->tokenizer, separator, sizeof separator - 1)};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (ids[i] >= 0 && ids[i] < l->config->n_vocab)
+            return ids_push(out, ids[i], err);
+    return err_set(err, ERR_ARG, "the prompt is empty, and this model names no token that starts a text");
+}

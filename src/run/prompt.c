@@ -34,6 +34,18 @@ int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_l
     return 0;
 }
 
+/* Rows of the model beyond the tokenizer have no text; what is no id of either is a mistake. */
+static int check_decoded(const struct loaded *l, const int32_t *ids, size_t n, struct err *err)
+{
+    int64_t end = tokenizer_n_ids(l->tokenizer);
+    end = l->config->n_vocab > end ? l->config->n_vocab : end;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= end)
+            return err_set(err, ERR_ARG, "id %d (number %zu) is outside the vocabulary of %lld ids", (int)ids[i], i + 1,
+                           (long long)end);
+    return 0;
+}
+
 int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_ids, int skip_special, char **text,
                      size_t *text_len, struct forge_error *err)
 {
@@ -42,7 +54,9 @@ int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_
     buf_init(&b);
     *text = NULL;
     *text_len = 0;
-    int rc = tokenizer_decode(e->l.tokenizer, ids, n_ids, skip_special != 0, &b, &er);
+    int rc = check_decoded(&e->l, ids, n_ids, &er);
+    if (rc == 0)
+        rc = tokenizer_decode(e->l.tokenizer, ids, n_ids, skip_special != 0, &b, &er);
     buf_puts(&b, ""); /* terminated even when empty */
     if (rc == 0 && (b.failed || (!b.data && !(b.data = calloc(1, 1)))))
         rc = err_set(&er, ERR_NOMEM, "no memory for the text of %zu ids", n_ids);
@@ -55,24 +69,11 @@ int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_
     return 0;
 }
 
-/* A model needs at least one id to go on from: the start of a text where the tokenizer or the configuration
- * names one, else the separator of documents. */
-static int empty_prompt_id(const struct loaded *l)
-{
-    static const char separator[] = "<|endoftext|>";
-    int32_t id = tokenizer_bos(l->tokenizer);
-    if (id < 0)
-        id = l->config->bos;
-    if (id < 0)
-        id = tokenizer_find(l->tokenizer, separator, sizeof separator - 1);
-    return id < l->config->n_vocab ? id : -1;
-}
-
 static int check_ids(const struct ids *ids, int64_t n_vocab, struct err *err)
 {
     for (size_t i = 0; i < ids->n; i++)
         if (ids->v[i] < 0 || ids->v[i] >= n_vocab)
-            return err_set(err, ERR_ARG, "prompt id %d (number %zu) is outside the vocabulary of %lld ids", (int)ids->v[i], i,
+            return err_set(err, ERR_ARG, "prompt id %d (number %zu) is outside the vocabulary of %lld ids", (int)ids->v[i], i + 1,
                            (long long)n_vocab);
     return 0;
 }
@@ -90,12 +91,8 @@ int prompt_make(struct ids *out, const struct forge_engine *e, const struct forg
     } else {
         return err_set(err, ERR_ARG, "a request needs a prompt: text or ids");
     }
-    if (rc == 0 && out->n == 0) {
-        int32_t id = empty_prompt_id(l);
-        if (id < 0)
-            return err_set(err, ERR_ARG, "the prompt is empty, and this model names no token that starts a text");
-        rc = ids_push(out, id, err);
-    }
+    if (rc == 0 && out->n == 0)
+        rc = load_empty_prompt(l, out, err);
     if (rc == 0)
         rc = check_ids(out, l->config->n_vocab, err);
     if (rc == 0 && (uint64_t)out->n > (uint64_t)l->n_ctx)

@@ -31,6 +31,10 @@ static int check_params(const struct forge_request_params *p, int64_t n_vocab, s
 {
     if (p->max_tokens < -1)
         return err_set(err, ERR_ARG, "max_tokens is %lld; it must be at least -1", (long long)p->max_tokens);
+    if (p->n_stops && !p->stops)
+        return err_set(err, ERR_ARG, "stops is NULL, and n_stops %zu", p->n_stops);
+    if (p->sampling.n_bias && !p->sampling.bias)
+        return err_set(err, ERR_ARG, "sampling.bias is NULL, and n_bias %zu", p->sampling.n_bias);
     if (p->n_samples < 1 || p->n_samples > SAMPLES_MAX)
         return err_set(err, ERR_ARG, "n_samples is %d; it must be 1 to %d", p->n_samples, SAMPLES_MAX);
     if (p->n_logprobs < -1 || p->n_logprobs > n_vocab)

@@ -19,13 +19,13 @@ void sampler_params_init(struct sampler_params *p)
 int sampler_params_check(const struct sampler_params *p, bool needs_temp, int64_t n_vocab, struct err *err)
 {
     const struct { const char *name; double value, min, max; const char *range; } rows[] = {
-        {"temp", p->temp, 0, PENALTY_MAX, "a finite number of at least 0"},
-        {"top_p", p->top_p, 0, 1, "a number in 0..1"},
-        {"min_p", p->min_p, 0, 1, "a number in 0..1"},
-        {"typical_p", p->typical_p, 0, 1, "a number in 0..1"},
-        {"repeat_penalty", p->repeat_penalty, 1 / PENALTY_MAX, PENALTY_MAX, "a finite number above 0"},
-        {"presence_penalty", p->presence_penalty, -PENALTY_MAX, PENALTY_MAX, "a finite number"},
-        {"frequency_penalty", p->frequency_penalty, -PENALTY_MAX, PENALTY_MAX, "a finite number"},
+        {"temp", p->temp, 0, PENALTY_MAX, "at least 0 and at most 1e+30"},
+        {"top_p", p->top_p, 0, 1, "0 to 1"},
+        {"min_p", p->min_p, 0, 1, "0 to 1"},
+        {"typical_p", p->typical_p, 0, 1, "0 to 1"},
+        {"repeat_penalty", p->repeat_penalty, 1 / PENALTY_MAX, PENALTY_MAX, "at least 1e-30 and at most 1e+30"},
+        {"presence_penalty", p->presence_penalty, -PENALTY_MAX, PENALTY_MAX, "-1e+30 to 1e+30"},
+        {"frequency_penalty", p->frequency_penalty, -PENALTY_MAX, PENALTY_MAX, "-1e+30 to 1e+30"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!(rows[i].value >= rows[i].min && rows[i].value <= rows[i].max))

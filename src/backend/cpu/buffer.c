@@ -42,7 +42,7 @@ struct buffer *host_alloc(struct backend *be, size_t size, struct err *err)
     uint8_t *owned = mem_add(size, 2 * ALIGNMENT, &padded) ? mem_array(padded, 1) : NULL;
 
     if (owned == NULL) {
-        err_set(err, ERR_NOMEM, "%s: %zu bytes refused by the system", be->device, size);
+        err_set(err, ERR_NOMEM, "%s: the system refuses %zu bytes of memory", be->device, size);
         return NULL;
     }
     uint8_t *host = owned + (ALIGNMENT - (uintptr_t)owned % ALIGNMENT) % ALIGNMENT;
