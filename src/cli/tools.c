@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "cli/out.h"
+#include "run/engine.h"
 
 static int on_load(void *user, size_t done, size_t total)
 {
@@ -22,29 +23,11 @@ static int on_load(void *user, size_t done, size_t total)
 
 void tool_load_params(struct load_params *p, const struct common *c, const char *model)
 {
-    static const char *const kernels[] = {NULL, "cpu", "gpu"};
-    load_params_init(p);
-    p->model = model;
-    p->tokenizer = c->tokenizer;
-    p->config = c->config;
-    p->device = c->device;
-    p->split = c->split;
-    p->backend.n_threads = (int)c->threads;
-    p->backend.math = MATH_EXACT;
-    p->backend.deterministic = c->deterministic;
-    p->backend.require_device = c->require_device;
-    p->backend.no_selftest = c->no_selftest;
-    p->backend.cpu_isa = c->cpu_isa;
-    p->backend.kernels = kernels[c->kernels];
-    p->backend.mem_limit = c->gpu_mem;
-    p->kv.dtype = c->kv == KV_CHOICE_F32 ? DTYPE_F32 : DTYPE_F16;
-    if (c->has_page_size)
-        p->kv.page_size = (int)c->page_size;
-    if (c->has_ctx)
-        p->kv.n_ctx = c->ctx;
-    p->kv.max_seqs = (int)c->max_seqs;
-    p->kv.mem = c->kv_mem;
-    p->chunk = (int)c->chunk;
+    struct forge_engine_params e;
+    common_engine_params(&e, c, model, NULL, NULL);
+    engine_load_params(p, &e);
+    p->kv.max_seqs = e.max_seqs; /* tools run sequences together ... */
+    p->max_want = 0;             /* ... and read many rows of logits */
 }
 
 int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max_seqs)
@@ -69,9 +52,7 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     int rc = load_open(&t->l, &p, &err);
     progress_end(&load);
     if (rc == 0) {
-        char device[512];
         msg_verbose("device: %s", t->l.reason);
-        common_unused(c, tool_device(t, device, sizeof device));
         rc = seq_open(&t->seq, &t->l, &err);
         t->has_seq = rc == 0;
     }
@@ -131,15 +112,6 @@ int tool_check_ids(const struct ids *ids, int64_t n_vocab)
                         (int)ids->v[i], i + 1, n_vocab - 1),
                 err.msg);
     return 0;
-}
-
-int tool_prompt(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tool *t)
-{
-    struct err err = {0};
-    int status = tool_encode(out, p, a, t->l.tokenizer);
-    if (status == 0 && out->n == 0 && load_empty_prompt(&t->l, out, &err) < 0)
-        status = msg_fail(err.code, err.msg);
-    return status ? status : tool_check_ids(out, t->l.config->n_vocab);
 }
 
 static bool holds(const char *dir, const char *name)

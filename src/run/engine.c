@@ -37,23 +37,9 @@ static int pass_progress(void *user, size_t done, size_t total)
     return w->on_load(w->user, FORGE_LOAD_WEIGHTS, done, total);
 }
 
-static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
-                            struct err *err)
+void engine_load_params(struct load_params *out, const struct forge_engine_params *p)
 {
     load_params_init(out);
-    if (p->math == FORGE_MATH_FAST)
-        return err_set(err, ERR_UNSUPPORTED, "math fast is not available in this version; exact is");
-    if ((unsigned)p->math > FORGE_MATH_FAST)
-        return err_set(err, ERR_ARG, "math %d is unknown", (int)p->math);
-    if (p->max_seqs < 1)
-        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
-    if (p->n_threads < 0)
-        return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
-    if (p->kernels && strcmp(p->kernels, "cpu") != 0 && strcmp(p->kernels, "gpu") != 0)
-        return err_set(err, ERR_ARG, "kernels \"%.40s\" is unknown; there are cpu and gpu", p->kernels);
-    if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
-        return err_set(err, ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
-    *watch = (struct load_watch){p->on_load, p->user};
     out->model = p->model;
     out->tokenizer = p->tokenizer;
     out->config = p->config;
@@ -79,6 +65,23 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
     };
     out->chunk = p->chunk;
     out->max_want = 1;
+}
+
+static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
+                            struct err *err)
+{
+    if (p->math == FORGE_MATH_FAST)
+        return err_set(err, ERR_UNSUPPORTED, "math fast is not available in this version; exact is");
+    if ((unsigned)p->math > FORGE_MATH_FAST)
+        return err_set(err, ERR_ARG, "math %d is unknown", (int)p->math);
+    if (p->max_seqs < 1)
+        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
+    if (p->n_threads < 0)
+        return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
+    if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
+        return err_set(err, ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
+    engine_load_params(out, p);
+    *watch = (struct load_watch){p->on_load, p->user};
     if (p->on_load) {
         out->progress = pass_progress;
         out->user = watch;
@@ -133,8 +136,6 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     struct forge_engine_params p;
     struct load_params lp;
     struct load_watch watch;
-    if (!given)
-        return err_set(err, ERR_ARG, "no parameters are given");
     forge_engine_params_init(&p, sizeof p);
     int rc = engine_params_copy(&p, sizeof p, given, "forge_engine_params_init", err);
     if (rc == 0)

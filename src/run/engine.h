@@ -88,6 +88,8 @@ int engine_error(struct forge_error *out, int rc, const struct err *e);
 int engine_params_copy(void *out, size_t size, const void *given, const char *init, struct err *err);
 
 /* ---- engine.c ---- */
+/* What the engine would load with these parameters, of which math and kv_type are in range; no progress. */
+void engine_load_params(struct load_params *out, const struct forge_engine_params *p);
 /* Brings the placement up to what the instances have counted. */
 void engine_place(struct forge_engine *e);
 
