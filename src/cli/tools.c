@@ -52,7 +52,9 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     int rc = load_open(&t->l, &p, &err);
     progress_end(&load);
     if (rc == 0) {
+        char device[512];
         msg_verbose("device: %s", t->l.reason);
+        common_unused(c, tool_device(t, device, sizeof device));
         rc = seq_open(&t->seq, &t->l, &err);
         t->has_seq = rc == 0;
     }
@@ -112,6 +114,15 @@ int tool_check_ids(const struct ids *ids, int64_t n_vocab)
                         (int)ids->v[i], i + 1, n_vocab - 1),
                 err.msg);
     return 0;
+}
+
+int tool_prompt(struct ids *out, const struct prompt *p, const struct prompt_args *a, const struct tool *t)
+{
+    struct err err = {0};
+    int status = tool_encode(out, p, a, t->l.tokenizer);
+    if (status == 0 && out->n == 0 && load_empty_prompt(&t->l, out, &err) < 0)
+        status = msg_fail(err.code, err.msg);
+    return status ? status : tool_check_ids(out, t->l.config->n_vocab);
 }
 
 static bool holds(const char *dir, const char *name)

@@ -78,6 +78,8 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
     if (p->n_threads < 0)
         return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
+    if (p->kernels && strcmp(p->kernels, "cpu") != 0 && strcmp(p->kernels, "gpu") != 0)
+        return err_set(err, ERR_ARG, "kernels \"%.40s\" is unknown; there are cpu and gpu", p->kernels);
     if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
         return err_set(err, ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
     engine_load_params(out, p);
@@ -136,6 +138,8 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     struct forge_engine_params p;
     struct load_params lp;
     struct load_watch watch;
+    if (!given)
+        return err_set(err, ERR_ARG, "no parameters are given");
     forge_engine_params_init(&p, sizeof p);
     int rc = engine_params_copy(&p, sizeof p, given, "forge_engine_params_init", err);
     if (rc == 0)
