@@ -51,6 +51,12 @@ static int stop_if_interrupted(void *user, const struct forge_piece *piece)
     return interrupted();
 }
 
+static int stop_prefill(void *user, size_t done, size_t total)
+{
+    (void)user, (void)done, (void)total;
+    return interrupted();
+}
+
 static int run_setting(struct forge_engine *e, const struct sweep_args *a, const struct prompt *p,
                        const struct setting *s, struct forge_request **out)
 {
@@ -69,6 +75,7 @@ static int run_setting(struct forge_engine *e, const struct sweep_args *a, const
     rp.sampling.has_seed = 1;
     rp.max_tokens = a->max_tokens;
     rp.on_piece = stop_if_interrupted;
+    rp.on_prefill = stop_prefill;
     return forge_generate(e, &rp, out, &err) < 0 ? msg_fail(err.code, err.message)
            : interrupted()                       ? EXIT_INTERRUPTED
                                                  : 0;

@@ -126,6 +126,12 @@ static int open_beside(struct out_file *o, const struct stat *old, struct err *e
     return 0;
 }
 
+static bool is_stdout(const struct stat *st)
+{
+    struct stat out;
+    return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev && out.st_ino == st->st_ino;
+}
+
 int out_file_open(struct out_file *o, const char *path, struct err *err)
 {
     struct stat st;
@@ -133,11 +139,11 @@ int out_file_open(struct out_file *o, const char *path, struct err *err)
     *o = (struct out_file){0};
     if (strcmp(path, "-") == 0)
         return err_set(err, ERR_ARG, "'-' is standard input, and no file to write to; /dev/stdout is one");
-    bool there = stat(path, &st) == 0;
-    o->path = there && S_ISREG(st.st_mode) ? realpath(path, NULL) : mem_strdup(path); /* links stay links */
+    bool there = stat(path, &st) == 0, direct = there && (!S_ISREG(st.st_mode) || is_stdout(&st));
+    o->path = there && !direct ? realpath(path, NULL) : mem_strdup(path); /* links stay links */
     if (!o->path)
         return err_set(err, ERR_NOMEM, "%s: out of memory", path);
-    if (there && !S_ISREG(st.st_mode)) {
+    if (direct) {
         o->f = fopen(path, "wb");
         rc = o->f ? 0 : no_file(path, err);
     } else if (there && access(o->path, W_OK) != 0) {
