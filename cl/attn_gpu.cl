@@ -10,6 +10,7 @@
  * Built with -DHD= head_dim, -DG= query heads of a kv head, -DGB= heads of a
  * tile, -DBT= tokens of a tile, -DNK= keys of a set (a divisor of 16), -DKV_F16=. */
 #include "common.clh"
+#include "index_gpu.clh"
 
 #define CHUNK 64
 #define WG 64
@@ -46,15 +47,6 @@ struct tile {
     ulong at[CHUNK];                  /* element of the stored row, NOWHERE = seen by no row */
 };
 
-static inline float tree_of(const __local float *p)
-{
-    float a[8];
-    UNROLL for (int i = 0; i < 8; i++) a[i] = p[i] + p[i + 8];
-    UNROLL for (int n = 4; n > 0; n /= 2)
-        UNROLL for (int i = 0; i < n; i++) a[i] += a[i + n];
-    return a[0];
-}
-
 /* first position that a token at `last` sees */
 static inline int first_seen(int last, int window)
 {
@@ -76,7 +68,8 @@ static inline void look_up(__local struct tile *t, const __global int *pos, cons
                            int start, int window, int h, int n_kv, int page_size, int lane)
 {
     int seen = 0;
-    for (int b = 0; b < BT; b++) {
+    _Pragma("unroll 1") for (int b = 0; b < BT; b++)
+    {
         const int mine = tok + b >= t0 && tok + b < t1, last = mine ? pos[tok + b] : -1;
         const int lo = mine ? max(first_seen(last, window) - start, 0) : 0;
         const int hi = mine ? min(last - start + 1, CHUNK) : 0;
@@ -101,11 +94,11 @@ static inline void products(__local struct tile *t, const __global KV_TYPE *k, f
         const __global KV_TYPE *row[NK];
         UNROLL for (int i = 0; i < NK; i++)
         {
-            const ulong at = t->at[j0 + set * NK + i];
+            const ulong at = t->at[j0 + key_number(lane, i, NK)];
             row[i] = k + (at == NOWHERE ? 0 : at); /* read and not used */
         }
         UNROLL for (int i = 0; i < BQ * NK; i++) acc[i] = 0.0f;
-        for (int d = l; d < HD; d += 16) {
+        for (int d = key_dim(lane, 0); d < HD; d += 16) {
             float key[NK];
             UNROLL for (int i = 0; i < NK; i++) key[i] = kv_at(row[i], d);
             UNROLL for (int r = 0; r < BQ; r++)
@@ -185,7 +178,7 @@ static inline void values(float o[BQ][ND], __local struct tile *t, const __globa
     {
         const __global KV_TYPE *row = v + t->at[j];
         float x[ND], e[PQ];
-        UNROLL for (int i = 0; i < ND; i++) x[i] = lane + i * WG < HD ? kv_at(row, lane + i * WG) : 0.0f;
+        UNROLL for (int i = 0; i < ND; i++) x[i] = value_dim(lane, i, WG) < HD ? kv_at(row, value_dim(lane, i, WG)) : 0.0f;
         UNROLL for (int r = 0; r < PQ / 4; r++)
         {
             const float4 f = t->scores[j * (PQ / 4) + r];

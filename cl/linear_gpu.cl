@@ -42,15 +42,23 @@ static inline void tree_wg(__local float *t, int n, int lane)
 }
 
 /* ---- one row of x ---- */
-#define R 4 /* weight rows of a group */
+#define R (UNITS ? 4 : 2) /* weight rows of a group */
 
 /* acc[r] += this lane's units of row r times x; quants: raw sums first, then their scale */
 static inline void row_sums(float acc[R], ROW w[R], const __global float *x, int lane, int k)
 {
     for (int u = lane; u < n_units(k); u += WG) {
+#if !UNITS /* 16 values a unit: one row's at a time */
+        float4 xs[4];
+        UNROLL for (int j = 0; j < 4; j++) xs[j] = quad(x, unit_k(u, j), k);
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            const unit v = unit_load(w[r], u, k);
+            UNROLL for (int j = 0; j < 4; j++) acc[r] = dot4(unit_raw(v, j), xs[j], acc[r]);
+        }
+#elif QUANTS
         unit v[R];
         UNROLL for (int r = 0; r < R; r++) v[r] = unit_load(w[r], u, k);
-#if QUANTS
         UNROLL for (int h = 0; h < HALF_UNITS; h++)
         {
             float sum[R], sum_x = 0.0f;
@@ -70,6 +78,8 @@ static inline void row_sums(float acc[R], ROW w[R], const __global float *x, int
             }
         }
 #else
+        unit v[R];
+        UNROLL for (int r = 0; r < R; r++) v[r] = unit_load(w[r], u, k);
         UNROLL for (int j = 0; j < UE / 4; j++)
         {
             const float4 xs = quad(x, unit_k(u, j), k);
@@ -99,6 +109,8 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
 }
 
 /* ---- 2 .. 8 rows of x: weights once for MB of them ---- */
+/* not unrolled: else all loads of x come first and take the registers */
+#define ROLLED _Pragma("unroll 1")
 #define LINEAR_FEW(name, NR, MB)                                                                               \
     __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
     {                                                                                                          \
@@ -114,11 +126,11 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
         for (int u = lane; u < n_units(k); u += WG) {                                                          \
             unit v[NR];                                                                                        \
             UNROLL for (int r = 0; r < NR; r++) v[r] = unit_load(w[r], u, k);                                  \
-            UNROLL for (int h = 0; h < HALF_UNITS; h++)                                                        \
+            ROLLED for (int h = 0; h < HALF_UNITS; h++)                                                        \
             {                                                                                                  \
                 float2 s[NR];                                                                                  \
                 UNROLL for (int r = 0; r < NR; r++) s[r] = unit_scale(w[r], u, h, k);                          \
-                UNROLL for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)       \
+                ROLLED for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)       \
                 {                                                                                              \
                     float4 ws[NR];                                                                             \
                     UNROLL for (int r = 0; r < NR; r++) ws[r] = scaled(unit_raw(v[r], j), s[r]);               \
@@ -153,13 +165,13 @@ LINEAR_FEW(linear_few8, 2, 8)
 #define FETCH(k0, TM, TN, KS, LANES)                                                                           \
     UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
     {                                                                                                          \
-        const int e = lane + i * LANES, at = (k0) + e % (KS / 4) * 4;                                          \
-        gx[i] = quad(xs_mem + (ulong)min(m + e / (KS / 4), n_rows - 1) * k, at, k);                            \
+        const int e = lane + i * LANES, at = (k0) + stage_k(e, KS, 4);                                         \
+        gx[i] = quad(xs_mem + (ulong)min(m + stage_row(e, KS, 4), n_rows - 1) * k, at, k);                            \
     }                                                                                                          \
     UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
     {                                                                                                          \
-        const int e = lane + i * LANES, at = (k0) + e % (KS / TE) * TE;                                        \
-        ROW row = ws_mem + (ulong)min(o + e / (KS / TE), n_w - 1) * row_stride(k);                       \
+        const int e = lane + i * LANES, at = (k0) + stage_k(e, KS, TE);                                        \
+        ROW row = ws_mem + (ulong)min(o + stage_row(e, KS, TE), n_w - 1) * row_stride(k);                       \
         gw[i] = at < k ? granule_load(row, at, k) : (granule)0;                                                \
         gs[i] = at < k ? granule_scale(row, at, k) : (float2)0.0f;                                             \
     }
@@ -175,7 +187,7 @@ LINEAR_FEW(linear_few8, 2, 8)
     {                                                                                                          \
         const int e = lane + i * LANES;                                                                        \
         if (TM * KS / 4 % LANES == 0 || e < TM * KS / 4) {                                                     \
-            PUT4(xs, PX, e / (KS / 4), e % (KS / 4) * 4, gx[i])                                                \
+            PUT4(xs, PX, stage_row(e, KS, 4), stage_k(e, KS, 4), gx[i])                                                \
         }                                                                                                      \
     }                                                                                                          \
     UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
@@ -185,7 +197,7 @@ LINEAR_FEW(linear_few8, 2, 8)
             UNROLL for (int j = 0; j < TE / 4; j++)                                                            \
             {                                                                                                  \
                 const float4 f = scaled(granule_raw(gw[i], j), gs[i]);                                         \
-                PUT4(ws, PW, e / (KS / TE), e % (KS / TE) * TE + 4 * j, f)                                     \
+                PUT4(ws, PW, stage_row(e, KS, TE), stage_k(e, KS, TE) + 4 * j, f)                                     \
             }                                                                                                  \
         }                                                                                                      \
     }
@@ -248,28 +260,28 @@ __kernel GROUP(LANES) void linear_tile(LINEAR_ARGS)
  * in steps of 16, w and x from local memory.  SW x SX such sets make a group.  red: 16 partial sums
  * of 16 outputs a set, pitch 17. */
 #define RED_SIZE(SETS) ((SETS) * 16 * 17)
-static inline float tree_of(const __local float *p)
-{
-    float a[8];
-    UNROLL for (int i = 0; i < 8; i++) a[i] = p[i] + p[i + 8];
-    UNROLL for (int n = 4; n > 0; n /= 2)
-        UNROLL for (int i = 0; i < n; i++) a[i] += a[i + n];
-    return a[0];
-}
-
+/* the next step's data travel while this one computes; values of 16 at once would take too many registers */
+#if UNITS
+#define FETCH_AHEAD FETCH
+#define FETCH_NOW(k0, TM, TN, KS, LANES)
+#else
+#define FETCH_AHEAD(k0, TM, TN, KS, LANES)
+#define FETCH_NOW FETCH
+#endif
 #define CANON_BODY(NW, NX, SW, SX, KC, WRITE_OUT)                                                              \
     __local float xs[SX * NX * (KC + 16 / NW)], ws[SW * NW * (KC + 16 / NW)], red[RED_SIZE(SW * SX)];          \
     const int l = lane % 16, set = lane / 16, sw = set % SW, sx = set / SW;                                    \
     float acc[NW * NX];                                                                                        \
     UNROLL for (int i = 0; i < NW * NX; i++) acc[i] = 0.0f;                                                    \
     STAGE_REGS((SX * NX), (SW * NW), KC, WG)                                                                   \
-    FETCH(0, (SX * NX), (SW * NW), KC, WG)                                                                     \
+    FETCH_AHEAD(0, (SX * NX), (SW * NW), KC, WG)                                                               \
     for (int k0 = 0; k0 < k; k0 += KC) {                                                                       \
+        FETCH_NOW(k0, (SX * NX), (SW * NW), KC, WG)                                                            \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
         STORE((SX * NX), (SW * NW), KC, WG, CX_##KC##_##NW, CX_##KC##_##NW)                                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
         if (k0 + KC < k) {                                                                                     \
-            FETCH(k0 + KC, (SX * NX), (SW * NW), KC, WG)                                                       \
+            FETCH_AHEAD(k0 + KC, (SX * NX), (SW * NW), KC, WG)                                                 \
         }                                                                                                      \
         for (int s = l; s < min(KC, k - k0); s += 16) {                                                        \
             float a[NW];                                                                                       \
@@ -310,7 +322,9 @@ static inline float tree_of(const __local float *p)
 /* global (ceil(n_w / (SW NW)) * WG, ceil(n_rows / (SX NX))), local (WG, 1) */
 LINEAR_CANON(linear_canon1, 2, 1, 4, 1, 128)
 LINEAR_CANON(linear_canon4, 4, 4, 4, 1, 64)
+#if UNITS
 LINEAR_CANON(linear_canon16, 8, 8, 2, 2, 32)
+#endif
 
 /* ---- experts: y[p] = experts[ids[p]] . x[p / per_row] for the pairs p whose expert lies in this memory ---- */
 #define EXPERT_ARGS                                                                                            \

@@ -28,10 +28,10 @@ static size_t local_bytes(const struct attn *a, int heads, int tokens)
            64;
 }
 
-/* Rows of a tile: at most 16, so that sums stay in registers; false when not even one fits. */
+/* Rows of a tile: at most 8, so that sums stay in registers; false when not even one fits. */
 static bool choose_tile(struct attn *a, bool one_token)
 {
-    int dim = a->kv->head_dim, most = dim <= 128 ? 16 : dim <= 256 ? 8 : 4;
+    int dim = a->kv->head_dim, most = dim <= 128 ? 8 : dim <= 256 ? 4 : 2;
     size_t room = a->c->dev.local_size;
 
     if (dim > 512)

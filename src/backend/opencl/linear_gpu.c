@@ -5,30 +5,31 @@
 #include "backend/opencl/cl.h"
 
 /* Rows of x and of w that one group takes, its work-items, and up to how many rows of x it is used. */
-static const struct form {
+struct form {
     const char *kernel;
     int rows, cols, group;
     int64_t up_to;
-} fast[] =
-    {
-        {"linear_row", 1, 4, 64, 1},
-        {"linear_few4", 4, 4, 64, 4},
-        {"linear_few8", 8, 2, 64, 8},
-        {"linear_tile", 64, 64, 128, INT64_MAX},
-},
-  fast_narrow[] =
-      {
-          /* groups of at most 64 */
-          {"linear_row", 1, 4, 64, 1},
-          {"linear_few4", 4, 4, 64, 4},
-          {"linear_few8", 8, 2, 64, 8},
-          {"linear_tile", 32, 64, 64, INT64_MAX},
-},
-  canonical[] = {
-      {"linear_canon1", 1, 8, 64, 1},
-      {"linear_canon4", 4, 16, 64, 8},
-      {"linear_canon16", 16, 16, 64, INT64_MAX},
 };
+enum { FORMS = 4 };
+
+/* [canonical order][are weights loaded in units of 16 bytes]; of others a lane holds 16 values, and a
+ * group takes less at once */
+static const struct form forms[2][2][FORMS] = {
+    {{{"linear_row", 1, 2, 64, 1},
+      {"linear_few4", 4, 4, 64, 4},
+      {"linear_few8", 8, 2, 64, 8},
+      {"linear_tile", 64, 64, 128, INT64_MAX}},
+     {{"linear_row", 1, 4, 64, 1},
+      {"linear_few4", 4, 4, 64, 4},
+      {"linear_few8", 8, 2, 64, 8},
+      {"linear_tile", 64, 64, 128, INT64_MAX}}},
+    {{{"linear_canon1", 1, 8, 64, 1}, {"linear_canon4", 4, 16, 64, INT64_MAX}},
+     {{"linear_canon1", 1, 8, 64, 1},
+      {"linear_canon4", 4, 16, 64, 8},
+      {"linear_canon16", 16, 16, 64, INT64_MAX}}},
+};
+/* where groups have at most 64 work-items, -DTM=32 */
+static const struct form narrow_tile = {"linear_tile", 32, 64, 64, INT64_MAX};
 
 bool cl_gpu_able(const struct cl_device *d)
 {
@@ -60,11 +61,21 @@ static cl_kernel kernel_for(struct clb *c, const char *name, const struct tensor
     return cl_kernel_get(c, "linear_gpu.cl", options, name);
 }
 
-static void run_part(struct clb *c, const struct form *f, const struct cl_rows *part,
-                     const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                     const struct tensor *bias)
+static const struct form *form_for(const struct clb *c, int64_t n_rows, bool units)
 {
-    struct cl_launch l = cl_begin(c, kernel_for(c, f->kernel, w, in_units(w, part->off, x)), "linear");
+    const struct form *f = forms[c->canonical][units];
+
+    while (f->up_to < n_rows)
+        f++;
+    return f->group == 128 && is_narrow(c) ? &narrow_tile : f;
+}
+
+static void run_part(struct clb *c, const struct cl_rows *part, const struct tensor *out,
+                     const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+{
+    bool units = in_units(w, part->off, x);
+    const struct form *f = form_for(c, x->rows, units);
+    struct cl_launch l = cl_begin(c, kernel_for(c, f->kernel, w, units), "linear");
     size_t group = (size_t)f->group;
 
     cl_arg_tensor(&l, out);
@@ -84,13 +95,10 @@ static void run_part(struct clb *c, const struct form *f, const struct cl_rows *
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                    const struct tensor *bias)
 {
-    const struct form *f = c->canonical ? canonical : is_narrow(c) ? fast_narrow : fast;
     struct cl_rows part;
 
-    while (f->up_to < x->rows)
-        f++;
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
-        run_part(c, f, &part, out, x, w, bias);
+        run_part(c, &part, out, x, w, bias);
 }
 
 cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x,
@@ -103,6 +111,6 @@ cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_expe
         cl_tensor_mem(&experts[e], &off);
         units = units && in_units(&experts[e], off, x);
     }
-    *cols = c->canonical ? 8 : 4;
+    *cols = c->canonical ? 8 : units ? 4 : 2;
     return kernel_for(c, c->canonical ? "experts_canon" : "experts_row", &experts[0], units);
 }

@@ -17,7 +17,7 @@ static const struct row {
 } rows[CLK_COUNT] = {
     [CLK_EMBED] = {true, {{"embed.cl", "embed"}}},
     [CLK_DEQUANT] = {true, {{"embed.cl", "dequant"}}},
-    [CLK_RMSNORM] = {false, {{"norm.cl", "rmsnorm"}}},
+    [CLK_RMSNORM] = {false, {{"norm.cl", "rmsnorm"}, {"norm_gpu.cl", "rmsnorm"}}},
     [CLK_ROPE] = {false, {{"rope.cl", "rope"}}},
     [CLK_KV_STORE] = {true, {{"kv.cl", "kv_store"}}},
     [CLK_LINEAR_1] = {true, {{"linear_cpu.cl", "linear_1"}}},
@@ -33,7 +33,7 @@ static const struct row {
     [CLK_SOFTCAP] = {false, {{"elem.cl", "softcap"}}},
     [CLK_ROUTE] = {false, {{"route.cl", "route"}}},
     [CLK_GATHER_ROWS] = {false, {{"pick.cl", "gather_rows"}}},
-    [CLK_ARGMAX_PART] = {false, {{"pick.cl", "argmax_part"}}},
+    [CLK_ARGMAX_PART] = {false, {{"pick.cl", "argmax_part"}, {"pick_gpu.cl", "argmax_part"}}},
     [CLK_ARGMAX_JOIN] = {false, {{"pick.cl", "argmax_join"}}},
     [CLK_TOPK] = {false, {{"pick.cl", "topk"}}},
 };
@@ -41,7 +41,7 @@ static const struct row {
 cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type)
 {
     const struct row *row = &rows[which];
-    const struct place *p = &row->family[c->family == CL_FAMILY_GPU && row->family[1].kernel != NULL];
+    const struct place *p = &row->family[c->gpu && row->family[1].kernel != NULL];
     cl_kernel *kept = &c->kern[which][row->by_type ? type : 0];
     char options[64] = "";
 
