@@ -21,8 +21,7 @@ struct bench_args {
 
 static const struct opt opts[] = {
     {"prompt", 'p', OPT_NUMS, F(prompt), 0, "N,...", TOKENS_RANGE, "512",
-     "prompt sizes to prefill; 0 = no such test; steps take whole chunks here (--chunk), where the other "
-     "commands take smaller ones on the CPU so that no step lasts long"},
+     "prompt sizes to prefill; 0 = no such test"},
     {"gen", 'n', OPT_NUMS, F(gen), 0, "N,...", TOKENS_RANGE, "128", "tokens to decode; 0 = no such test"},
     {"depth", 'd', OPT_NUMS, F(depth), 0, "N,...", TOKENS_RANGE, "0",
      "tokens of a sequence before; decoding at 0 begins after one"},
@@ -168,6 +167,8 @@ const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "Measure tokens per second, and the share of what the machine can do",
     .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [flags]",
+    .notes = "Prefill takes whole steps of --chunk here; the other commands take smaller ones on the CPU, so that no\n"
+             "step lasts longer than about a second.",
     .opts = opts,
     .args_size = sizeof(struct bench_args),
     .shared = {common_model_opts, common_device_opts},
