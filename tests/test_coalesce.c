@@ -1,5 +1,6 @@
 /* Coalescing of the GPU kernels: their index functions, compiled here, show
- * which bytes 16 neighbouring lanes load with one instruction. */
+ * which bytes 16 neighbouring lanes load with one instruction.  A form that needs
+ * more than two runs of 32 bytes is named by the test. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

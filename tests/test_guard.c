@@ -251,6 +251,7 @@ START_TEST(one_type_alone)
         float ones[256];
         for (int k = 0; k < 256; k++)
             ones[k] = 1;
+        op_stats_reset(be);
         op_begin(be);
         op_write(be, &x, ones);
         op_linear(be, &out, &x, &w, NULL);

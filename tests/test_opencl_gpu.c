@@ -94,7 +94,8 @@ static const struct {
 } layouts[] = {
     {DTYPE_Q8_0, 3, 256, true},     {DTYPE_Q8_0, 5, 896, true}, /* a row filled up */
     {DTYPE_Q8_0, 1500, 1024, true},                             /* more than is repacked at once */
-    {DTYPE_Q8_0, 3, 32, false},     {DTYPE_Q4_0, 7, 1056, true}, {DTYPE_Q4_0, 3, 64, false},
+    {DTYPE_Q8_0, 3, 32, false},     {DTYPE_Q4_0, 7, 1120, true}, {DTYPE_Q4_0, 3, 64, false},
+    {DTYPE_Q4_0, 7, 1056, false}, /* filled up it would grow by 2.4 % */
     {DTYPE_Q4_K, 3, 512, false}, /* quants of a block lie together as stored */
     {DTYPE_Q6_K, 3, 256, false},    {DTYPE_BF16, 3, 5, false},
 };

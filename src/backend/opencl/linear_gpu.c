@@ -1,5 +1,6 @@
 /* Launches of matrix products, GPU family: the form by the number of rows and
- * by whether sums are in the canonical order. */
+ * by whether sums are in the canonical order.  Must not know how import laid the
+ * weights out beyond what layout_gpu.c tells. */
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
