@@ -225,6 +225,48 @@ START_TEST(wrong_operations_get_stand_ins)
 }
 END_TEST
 
+/* --enable-check-ops: the reference computes along, and what differs fails the step. */
+START_TEST(compared_as_it_runs)
+{
+    struct backend *be = open_cpu();
+    const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_K};
+
+    bent.linear = linear_but_q4_k;
+    ck_assert_int_eq(guard_check_ops(be, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        static uint8_t blocks[4096];
+        struct host_matrix m = {.name = "w",
+                                .dtype = types[i],
+                                .rows = 4,
+                                .cols = 256,
+                                .data = blocks,
+                                .file = blocks,
+                                .file_size = sizeof blocks};
+        struct tensor w, x, out;
+        struct err err = {0};
+        float ones[256], y[4];
+        for (int k = 0; k < 256; k++)
+            ones[k] = 1;
+        ck_assert(selftest_blocks(types[i], blocks, 4 * 256, 3));
+        ck_assert_int_eq(op_import(be, &w, &m, NULL), 0);
+        ck_assert_int_eq(op_alloc(be, &x, DTYPE_F32, 1, 256, NULL), 0);
+        ck_assert_int_eq(op_alloc(be, &out, DTYPE_F32, 1, 4, NULL), 0);
+        op_begin(be);
+        op_write(be, &x, ones);
+        op_linear(be, &out, &x, &w, NULL);
+        int rc = op_read(be, y, &out, &err);
+        if (types[i] == DTYPE_Q8_0)
+            ck_assert_msg(rc == 0, "%s", err.msg);
+        else
+            ck_assert_msg(rc == ERR_DEVICE && strstr(err.msg, "checked on ref"), "%d: %s", rc, err.msg);
+        op_free(w.buf);
+        op_free(x.buf);
+        op_free(out.buf);
+    }
+    registry_close(be);
+}
+END_TEST
+
 START_TEST(one_type_alone)
 {
     struct backend_params params = {.n_threads = 1};
@@ -405,6 +447,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, wrong_operations_get_stand_ins, 0, N_BENDS);
     tcase_add_test(t, one_type_alone);
+    tcase_add_test(t, compared_as_it_runs);
     tcase_add_loop_test(t, wrong_state_moves_the_layers, 0, 2);
     tcase_add_loop_test(t, required_device_is_an_error, 0, 2);
     tcase_add_test(t, required_type_is_an_error);

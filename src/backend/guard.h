@@ -15,4 +15,8 @@
  * With params->require_device each of these is an error, and be is closed. */
 int guard_open(struct backend **be, const struct backend_params *params, struct err *err);
 
+/* For builds with --enable-check-ops: every operation that be computes is computed by the reference too,
+ * on the same operands, and one that differs by more than rounding is a failure of the step.  Slow. */
+int guard_check_ops(struct backend *be, struct err *err);
+
 #endif

@@ -3,15 +3,19 @@
  * counted under the CPU's name.
  *
  * Must not know why an operation is here, nor any particular backend. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "backend/guard.h"
 #include "backend/guard_parts.h"
 #include "backend/registry.h"
 #include "base/mem.h"
 
 /* ---- operands on the way ---- */
 enum { MAX_MOVED = 8 };
+#define COMPARE_BOUND 1e-3 /* rounding of f32 sums stays far below, a wrong index far above */
 struct move {
     struct guard *g;
     struct backend *be, *cpu;
@@ -24,9 +28,15 @@ static struct move move_begin(struct backend *be)
 {
     struct move m = {.g = be->guard, .be = be, .cpu = be->guard->cpu};
     op_begin(m.cpu);
-    be->ran_on = m.cpu->device;
+    if (!m.g->compare)
+        be->ran_on = m.cpu->device;
     return m;
 }
+
+/* When comparing, the backend's own operation runs once its operands are kept. */
+#define OWN(entry, ...)                                                                                      \
+    if (m.g->compare && m.err.code == 0)                                                                     \
+    m.g->own->entry(be, __VA_ARGS__)
 
 /* Room for t on the CPU. */
 static struct tensor move_room(struct move *m, const struct tensor *t)
@@ -47,16 +57,53 @@ static struct tensor move_in(struct move *m, const struct tensor *t)
     return out;
 }
 
+/* The largest difference of two runs of values, as a share of the largest wanted value. */
+static double difference(const float *got, const float *want, size_t n)
+{
+    double worst = 0, largest = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)got[i], b = (double)want[i];
+        worst = fmax(worst, a == b || (isnan(a) && isnan(b)) ? 0 : fabs(a - b));
+        largest = fmax(largest, fabs(b));
+    }
+    return worst > 0 ? worst / fmax(largest, 1e-30) : 0;
+}
+
+/* What the backend computed itself against what the reference did. */
+static void move_compare(struct move *m, const struct tensor *to, const struct tensor *from)
+{
+    size_t n = tensor_size(to);
+    uint8_t *got = mem_array(n, 1);
+    const uint8_t *want = from->buf->host + from->off;
+
+    if (got == NULL)
+        err_set(&m->err, ERR_NOMEM, "no memory to compare with the reference");
+    else if (m->g->own->read(m->be, got, to, &m->err) == 0 && to->dtype != DTYPE_F32 && memcmp(got, want, n) != 0)
+        err_set(&m->err, ERR_DEVICE, "other values than the reference");
+    else if (m->err.code == 0 && to->dtype == DTYPE_F32) {
+        double d = difference((const void *)got, (const void *)want, n / sizeof(float));
+        if (!(d <= COMPARE_BOUND))
+            err_set(&m->err, ERR_DEVICE, "differs from the reference by %.3g of the largest value", d);
+    }
+    free(got);
+}
+
 static void move_back(struct move *m, const struct tensor *to, const struct tensor *from)
 {
-    if (m->err.code == 0 && op_sync(m->cpu, &m->err) == 0)
+    if (m->err.code != 0 || op_sync(m->cpu, &m->err) != 0)
+        return;
+    if (m->g->compare)
+        move_compare(m, to, from);
+    else
         m->g->own->write(m->be, to, from->buf->host + from->off);
 }
 
 static void move_end(struct move *m)
 {
     if (m->err.code != 0)
-        backend_fail(m->be, m->err.code, "computed on %s instead: %s", m->cpu->device, m->err.msg);
+        backend_fail(m->be, m->err.code, "%s%s: %s", m->g->compare ? "checked on " : "computed instead on ",
+                     m->cpu->device, m->err.msg);
     while (m->n > 0)
         op_free(m->bufs[--m->n]);
 }
@@ -107,6 +154,7 @@ static void stand_embed(struct backend *be, const struct tensor *out, const stru
     struct tensor o = move_room(&m, out), t = move_weight(&m, table), i = move_in(&m, ids);
     if (m.err.code == 0)
         op_embed(m.cpu, &o, &t, &i, scale);
+    OWN(embed, out, table, ids, scale);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -124,6 +172,7 @@ static void stand_linear(struct backend *be, const struct tensor *out, const str
         b = move_in(&m, bias);
     if (m.err.code == 0)
         op_linear(m.cpu, &o, &a, &t, bias != NULL ? &b : NULL);
+    OWN(linear, out, x, w, bias);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -159,6 +208,7 @@ static void stand_linear_experts(struct backend *be, const struct tensor *out, c
         err_set(&m.err, ERR_NOMEM, "no memory for a list of %d experts", n_experts);
     if (m.err.code == 0)
         op_linear_experts(m.cpu, &o, &a, all, n_experts, &i, w != NULL ? &b : NULL);
+    OWN(linear_experts, out, x, experts, n_experts, ids, w);
     move_back(&m, out, &o);
     free(all);
     move_end(&m);
@@ -172,6 +222,7 @@ static void stand_rmsnorm(struct backend *be, const struct tensor *out, const st
     struct tensor o = move_room(&m, out), a = move_in(&m, x), b = move_in(&m, w);
     if (m.err.code == 0)
         op_rmsnorm(m.cpu, &o, &a, &b, eps, add_one);
+    OWN(rmsnorm, out, x, w, eps, add_one);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -183,6 +234,7 @@ static void stand_rope(struct backend *be, const struct tensor *x, const struct 
     struct tensor a = move_in(&m, x), c = move_in(&m, cs);
     if (m.err.code == 0)
         op_rope(m.cpu, &a, &c, n_heads, n_rot, pairs);
+    OWN(rope, x, cs, n_heads, n_rot, pairs);
     move_back(&m, x, &a);
     move_end(&m);
 }
@@ -194,6 +246,7 @@ static void stand_act_mul(struct backend *be, const struct tensor *out, const st
     struct tensor o = move_room(&m, out), g = move_in(&m, gate), u = move_in(&m, up);
     if (m.err.code == 0)
         op_act_mul(m.cpu, &o, &g, &u, act);
+    OWN(act_mul, out, gate, up, act);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -205,6 +258,7 @@ static void stand_add(struct backend *be, const struct tensor *out, const struct
     struct tensor o = move_room(&m, out), x = move_in(&m, a), y = move_in(&m, b);
     if (m.err.code == 0)
         op_add(m.cpu, &o, &x, &y);
+    OWN(add, out, a, b);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -215,6 +269,7 @@ static void stand_scale(struct backend *be, const struct tensor *x, float s)
     struct tensor a = move_in(&m, x);
     if (m.err.code == 0)
         op_scale(m.cpu, &a, s);
+    OWN(scale, x, s);
     move_back(&m, x, &a);
     move_end(&m);
 }
@@ -225,6 +280,7 @@ static void stand_softcap(struct backend *be, const struct tensor *x, float cap)
     struct tensor a = move_in(&m, x);
     if (m.err.code == 0)
         op_softcap(m.cpu, &a, cap);
+    OWN(softcap, x, cap);
     move_back(&m, x, &a);
     move_end(&m);
 }
@@ -236,6 +292,7 @@ static void stand_route(struct backend *be, const struct tensor *ids, const stru
     struct tensor i = move_room(&m, ids), o = move_room(&m, w), l = move_in(&m, logits);
     if (m.err.code == 0)
         op_route(m.cpu, &i, &o, &l, renorm);
+    OWN(route, ids, w, logits, renorm);
     move_back(&m, ids, &i);
     move_back(&m, w, &o);
     move_end(&m);
@@ -248,6 +305,7 @@ static void stand_gather_rows(struct backend *be, const struct tensor *out, cons
     struct tensor o = move_room(&m, out), a = move_in(&m, x), r = move_in(&m, rows);
     if (m.err.code == 0)
         op_gather_rows(m.cpu, &o, &a, &r);
+    OWN(gather_rows, out, x, rows);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -258,6 +316,7 @@ static void stand_argmax(struct backend *be, const struct tensor *out, const str
     struct tensor o = move_room(&m, out), a = move_in(&m, x);
     if (m.err.code == 0)
         op_argmax(m.cpu, &o, &a);
+    OWN(argmax, out, x);
     move_back(&m, out, &o);
     move_end(&m);
 }
@@ -269,12 +328,81 @@ static void stand_topk(struct backend *be, const struct tensor *ids, const struc
     struct tensor i = move_room(&m, ids), v = move_room(&m, vals), a = move_in(&m, x);
     if (m.err.code == 0)
         op_topk(m.cpu, &i, &v, &a);
+    OWN(topk, ids, vals, x);
     move_back(&m, ids, &i);
     move_back(&m, vals, &v);
     move_end(&m);
 }
 
+/* ---- pages: only compared, whole pools at a time ---- */
+static struct kv_rows move_rows(struct move *m, const struct kv_rows *rows)
+{
+    struct kv_rows r = *rows;
+    r.pos = move_in(m, &rows->pos);
+    r.seq = move_in(m, &rows->seq);
+    r.pages = move_in(m, &rows->pages);
+    return r;
+}
+
+static void compare_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                             const struct tensor *v, const struct kv_rows *rows)
+{
+    struct move m = move_begin(be);
+    struct kv_layer l = *kv;
+    struct tensor a = move_in(&m, k), b = move_in(&m, v);
+    l.k = move_in(&m, &kv->k);
+    l.v = move_in(&m, &kv->v);
+    struct kv_rows r = move_rows(&m, rows);
+    if (m.err.code == 0)
+        op_kv_store(m.cpu, &l, &a, &b, &r);
+    OWN(kv_store, kv, k, v, rows);
+    move_back(&m, &kv->k, &l.k);
+    move_back(&m, &kv->v, &l.v);
+    move_end(&m);
+}
+
+static void compare_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
+                              const struct kv_layer *kv, const struct kv_rows *rows,
+                              const struct attention_args *args)
+{
+    struct move m = move_begin(be);
+    struct kv_layer l = *kv;
+    struct tensor o = move_room(&m, out), a = move_in(&m, q);
+    l.k = move_in(&m, &kv->k);
+    l.v = move_in(&m, &kv->v);
+    struct kv_rows r = move_rows(&m, rows);
+    if (m.err.code == 0)
+        op_attention(m.cpu, &o, &a, &l, &r, args);
+    OWN(attention, out, q, kv, rows, args);
+    move_back(&m, out, &o);
+    move_end(&m);
+}
+
 /* ---- the table ---- */
+int guard_check_ops(struct backend *be, struct err *err)
+{
+    struct backend *ref[REGISTRY_MAX_INSTANCES];
+    struct backend_params plain = {.n_threads = 1};
+    struct guard *g = mem_array(1, sizeof *g);
+    int n, rc;
+
+    if (g == NULL)
+        return err_set(err, ERR_NOMEM, "no memory for the comparison of operations");
+    rc = registry_open("ref", &plain, ref, &n, NULL, 0, err);
+    if (rc != 0) {
+        free(g);
+        return rc;
+    }
+    *g = (struct guard){.be = be, .own = be->ops, .ops = *be->ops, .cpu = ref[0], .compare = true, .checked = UINT32_MAX};
+    for (int i = 0; i < OP_COUNT; i++)
+        g->broken[i] = UINT32_MAX;
+    rc = guard_stand_in(g, err);
+    g->ops.kv_store = compare_kv_store;
+    g->ops.attention = compare_attention;
+    guard_watch(g);
+    return rc;
+}
+
 int guard_stand_in(struct guard *g, struct err *err)
 {
     struct backend *cpu[REGISTRY_MAX_INSTANCES];

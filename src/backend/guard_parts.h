@@ -23,6 +23,7 @@ struct guard {
     uint32_t checked;          /* weight types: bit 1 << dtype */
     uint32_t broken[OP_COUNT]; /* bit 1 << dtype; bit DTYPE_F32 for operations without weights */
     struct backend *cpu;       /* NULL until something is wrong */
+    bool compare;              /* --enable-check-ops: cpu is the reference, and nothing is replaced */
     struct guard_twin *twins;
     size_t n_twins, cap_twins;
 };

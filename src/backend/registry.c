@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backend/cpu/host.h"
+#include "backend/guard.h"
 #ifdef HAVE_OPENCL
 #include "backend/opencl/opencl.h"
 #endif
@@ -354,6 +355,10 @@ int registry_open(const char *selector, const struct backend_params *params,
                          REGISTRY_MAX_INSTANCES);
         else if ((rc = open_item(&out[*n], item, params, why, sizeof why, err)) == 0)
             ++*n;
+#ifdef CHECK_OPS
+        if (rc == 0 && strcmp(out[*n - 1]->ops->name, "ref") != 0)
+            rc = guard_check_ops(out[*n - 1], err);
+#endif
     }
     if (rc == 0 && reason != NULL && reason_size > 0)
         explain(reason, reason_size, why, out, *n);
