@@ -430,7 +430,7 @@ START_TEST(failed_checks_are_not)
         struct backend *be = open_cpu();
         bent.add = no_add;
         ck_assert_int_eq(guard_open(&be, &params, NULL), 0);
-        ck_assert_ptr_ne(be->ops->add, no_add);
+        ck_assert(be->ops->add != no_add);
         registry_close(be);
     }
     ck_assert_int_eq(path_list(dir, &names, &n, NULL), 0);
