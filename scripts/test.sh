@@ -4,7 +4,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-deps.sh
-[ -x configure ] || autoreconf -i >/dev/null
+if [ -f config.status ]; then
+    echo "the source folder itself is configured: run 'make distclean' first" >&2
+    exit 1
+fi
+[ -x configure ] || autoreconf -i >/dev/null 2>&1
 mkdir -p build
 cd build
 [ -f Makefile ] || ../configure -q
