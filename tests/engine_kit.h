@@ -89,7 +89,8 @@ static inline int gather(void *user, const struct forge_piece *p)
     ck_assert_int_eq(g->finish, FORGE_FINISH_NONE); /* nothing comes after the last piece */
     ck_assert(utf8_valid(p->text, p->text_len, NULL));
     buf_put(&g->text, p->text, p->text_len);
-    memcpy(g->ids + g->n_ids, p->ids, p->n_ids * sizeof *p->ids);
+    if (p->n_ids > 0) /* ids may be NULL then */
+        memcpy(g->ids + g->n_ids, p->ids, p->n_ids * sizeof *p->ids);
     g->n_ids += p->n_ids;
     g->finish = p->finish;
     return ++g->n_pieces == (size_t)g->stop_after;
