@@ -24,6 +24,10 @@ struct backend_params {
     const char *kernel_cache; /* folder of compiled kernels, made when it is missing; NULL = none is kept */
 };
 
+/* A copy with strings of its own; they are listed beside it in registry.c.  false: no memory; fini in any case. */
+bool backend_params_copy(struct backend_params *out, const struct backend_params *p);
+void backend_params_fini(struct backend_params *p);
+
 /* Memory of one instance; a backend's own struct begins with this. */
 struct buffer {
     struct backend *be;
@@ -48,6 +52,10 @@ struct backend_ops {
     int (*sync)(struct backend *be, struct err *err);
     /* Optional: what its results depend on, as a hash; says that the device is to be checked before use. */
     void (*identity)(const struct backend *be, uint64_t id[2]);
+    /* Optional: computes this operation, for weights or pages of this type (DTYPE_F32 where it has none), with
+     * plainer kernels from now on; false: it has none that are plainer.  For an operation with weights only
+     * while none of that type are imported: its other operations go the same way. */
+    bool (*fall_back)(struct backend *be, enum op_id op, enum dtype dtype);
 
     /* required; contracts in op.h */
     void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
@@ -89,8 +97,8 @@ struct backend {
     const char *doing;                              /* its name, NULL = none */
     int64_t in_rows, in_cols, out_rows, out_cols;
     double started;
-    const char *ran_on;   /* its device; guard.c names another */
-    char both[260];       /* the two of them, for operations that both have run */
+    const char *ran_on;   /* its device; guard.c names another, a backend its plainer kernels */
+    char both[OP_COUNT][192]; /* the two of them, for operations that both have run */
     struct guard *guard;  /* guard.c; NULL = what the backend computes is taken as it is */
 };
 

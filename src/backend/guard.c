@@ -123,19 +123,43 @@ static void check(struct guard *g, uint32_t types, bool others, struct outcome *
             clock_now() - start);
 }
 
+/* A variant that is wrong, or does not build, first gives way to the backend's plainer kernels; false: none of
+ * what is broken has any. */
+static bool try_plainer(struct guard *g)
+{
+    bool any = false;
+
+    for (int op = 0; g->own->fall_back != NULL && op < OP_COUNT; op++)
+        for (int t = 0; t < DTYPE_COUNT; t++)
+            if ((g->broken[op] >> t & 1) != 0 && g->own->fall_back(g->be, (enum op_id)op, (enum dtype)t)) {
+                log_msg(LOG_WARN, "%s: %s (%s) is computed with the base kernels there", g->be->device,
+                        op_name((enum op_id)op), dtype_info((enum dtype)t)->name);
+                any = true;
+            }
+    return any;
+}
+
 /* 0, or the first wrong case as an error where fallbacks are not wanted. */
 static int check_once(struct guard *g, const char *what, uint32_t types, bool others, struct err *err)
 {
+    uint32_t before[OP_COUNT];
     struct outcome o;
     int rc = 0;
 
     if (remembered(g, what))
         return 0;
     log_msg(LOG_INFO, "%s: first use: its operations (%s) are checked", g->be->device, what);
+    memcpy(before, g->broken, sizeof before);
     check(g, types, others, &o);
     if (o.n_wrong == 0)
         remember(g, what);
-    else if (o.refused.code != 0)
+    while (o.n_wrong > 0 && o.refused.code == 0 && !g->params.require_device && try_plainer(g)) {
+        memcpy(g->broken, before, sizeof before);
+        check(g, types, others, &o);
+    }
+    if (o.n_wrong == 0)
+        return 0;
+    if (o.refused.code != 0)
         rc = err_set(err, o.refused.code, "%s", o.refused.msg);
     else if (g->params.require_device)
         rc = err_set(err, ERR_DEVICE, "%s; a device is required, so nothing is computed elsewhere",

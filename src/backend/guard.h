@@ -10,7 +10,8 @@
  * type when the first weight of that type is imported.  A check that passed is remembered in
  * params->kernel_cache, by what the backend says it is.  Backends that say nothing are not checked.
  *
- * Operations that are wrong are from then on read, computed on a CPU instance and written back.  Where
+ * Operations that are wrong are computed with the backend's plainer kernels, where it has some; those that
+ * are wrong with these too are from then on read, computed on a CPU instance and written back.  Where
  * kv_store or attention is wrong no layer can stay: then *be is closed and replaced by the CPU instance.
  * With params->require_device each of these is an error, and be is closed. */
 int guard_open(struct backend **be, const struct backend_params *params, struct err *err);

@@ -118,9 +118,10 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     s->flops += flops;
     if (s->device == NULL) {
         s->device = be->ran_on;
-    } else if (s->device != be->ran_on && s->device != be->both) {
-        snprintf(be->both, sizeof be->both, "%s, %s", be->device, s->device == be->device ? be->ran_on : s->device);
-        s->device = be->both;
+    } else if (s->device != be->ran_on && s->device != be->both[op]) {
+        snprintf(be->both[op], sizeof be->both[op], "%.90s, %.90s", be->device,
+                 s->device == be->device ? be->ran_on : s->device);
+        s->device = be->both[op];
     }
 }
 

@@ -8,6 +8,7 @@
 #include "backend/registry.h"
 
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -340,6 +341,20 @@ static void explain(char *reason, size_t size, const char *why, struct backend *
     buf_fini(&b);
 }
 
+/* What is opened is checked before use; an error closes it. */
+static int trust(struct backend **be, const struct backend_params *params, struct err *err)
+{
+#ifdef CHECK_OPS
+    int rc = strcmp((*be)->ops->name, "ref") != 0 ? guard_check_ops(*be, err) : 0;
+    (void)params;
+    if (rc != 0)
+        registry_close(*be);
+    return rc;
+#else
+    return guard_open(be, params, err);
+#endif
+}
+
 int registry_open(const char *selector, const struct backend_params *params,
                   struct backend *out[REGISTRY_MAX_INSTANCES], int *n, char *reason, size_t reason_size,
                   struct err *err)
@@ -353,18 +368,50 @@ int registry_open(const char *selector, const struct backend_params *params,
         if (*n == REGISTRY_MAX_INSTANCES)
             rc = err_set(err, ERR_ARG, "device list \"%s\": more than %d devices", selector,
                          REGISTRY_MAX_INSTANCES);
-        else if ((rc = open_item(&out[*n], item, params, why, sizeof why, err)) == 0)
+        else if ((rc = open_item(&out[*n], item, params, why, sizeof why, err)) == 0 &&
+                 (rc = trust(&out[*n], params, err)) == 0)
             ++*n;
-#ifdef CHECK_OPS
-        if (rc == 0 && strcmp(out[*n - 1]->ops->name, "ref") != 0)
-            rc = guard_check_ops(out[*n - 1], err);
-#endif
     }
     if (rc == 0 && reason != NULL && reason_size > 0)
         explain(reason, reason_size, why, out, *n);
     while (rc != 0 && *n > 0)
         registry_close(out[--*n]);
     return rc;
+}
+
+/* ---- parameters ---- */
+/* Every string of struct backend_params. */
+static const size_t strings[] = {
+    offsetof(struct backend_params, cpu_isa),
+    offsetof(struct backend_params, kernels),
+    offsetof(struct backend_params, kernel_cache),
+};
+enum { N_STRINGS = sizeof strings / sizeof *strings };
+
+static const char **string_at(struct backend_params *p, size_t i)
+{
+    return (const char **)(void *)((char *)p + strings[i]);
+}
+
+bool backend_params_copy(struct backend_params *out, const struct backend_params *p)
+{
+    bool ok = true;
+
+    *out = *p;
+    for (size_t i = 0; i < N_STRINGS; i++) {
+        const char **s = string_at(out, i);
+        if (*s == NULL)
+            continue;
+        *s = mem_strdup(*s);
+        ok = ok && *s != NULL;
+    }
+    return ok;
+}
+
+void backend_params_fini(struct backend_params *p)
+{
+    for (size_t i = 0; i < N_STRINGS; i++)
+        free((void *)(uintptr_t)*string_at(p, i));
 }
 
 void registry_close(struct backend *be)

@@ -137,7 +137,7 @@ void cl_attention(struct backend *be, const struct tensor *out, const struct ten
     int64_t items = q->rows * kv->n_kv_heads, enough = 8 * (int64_t)a.c->dev.units;
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 
-    if (a.c->gpu && cl_attention_gpu(a.c, out, q, kv, rows, args))
+    if (cl_gpu_op(a.c, OP_ATTENTION, kv->k.dtype) && cl_attention_gpu(a.c, out, q, kv, rows, args))
         return;
     set_options(&a);
     bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) &&

@@ -97,6 +97,8 @@ struct clb {             /* the backend */
     struct backend_params params;
     enum cl_family family;
     bool gpu; /* the GPU family on a device whose groups and local memory it fits */
+    uint32_t plain[OP_COUNT]; /* operations whose GPU variant is not used: bit 1 << dtype (cl_fall_back) */
+    char plain_name[144];     /* "opencl:0 (base kernels)": these, in the placement table */
     bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
@@ -172,6 +174,10 @@ void cl_window_release(struct clb *c, struct cl_window *w);
 cl_kernel cl_kernel_get(struct clb *c, const char *file, const char *options, const char *name);
 /* The same without latching: for optional variants. */
 cl_kernel cl_kernel_try(struct clb *c, const char *file, const char *options, const char *name);
+/* Is the GPU family's variant used for this operation and type of weights or pages?  One that a test or the
+ * compiler found wrong is not; then the placement table says so. */
+bool cl_gpu_op(struct clb *c, enum op_id op, enum dtype dtype);
+bool cl_fall_back(struct backend *be, enum op_id op, enum dtype dtype); /* see backend.h */
 /* The instance's variant of an operation (variants.c), for a type of weights or pages, 0 where there is none.
  */
 cl_kernel cl_kern(struct clb *c, enum cl_kern which, enum dtype type);

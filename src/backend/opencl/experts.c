@@ -136,7 +136,7 @@ static void run_products(struct clb *c, const struct cl_expert_table *t, cl_mem 
     int cols;
     cl_kernel k;
 
-    if (c->gpu) {
+    if (cl_gpu_op(c, OP_LINEAR_EXPERTS, expert->dtype)) {
         k = cl_experts_gpu(c, expert, t->n, x, &cols);
         group = 64;
         n_items = cl_ceil_div(expert->rows, cols) * group;

@@ -86,6 +86,7 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     c->dev = *dev;
     c->params = *p;
     snprintf(c->base.device, sizeof c->base.device, "opencl:%d", dev->number);
+    snprintf(c->plain_name, sizeof c->plain_name, "%s (base kernels)", c->base.device);
     snprintf(c->base.detail, sizeof c->base.detail, "%.80s, %.30s", dev->name, dev->platform_name);
     c->budget = budget(dev, p);
     c->zero_copy = dev->type == CL_DEVICE_TYPE_CPU;

@@ -21,7 +21,9 @@ bool cl_split_wanted(const struct clb *c, enum dtype dtype, int64_t cols)
     const struct dtype_info *d = dtype_info(dtype);
     size_t row = (size_t)cols / d->block_elems * d->block_size;
 
-    return c->gpu && (dtype == DTYPE_Q8_0 || dtype == DTYPE_Q4_0) && 50 * (fill_up(row) - row) <= row;
+    bool gpu = c->gpu && (c->plain[OP_LINEAR] >> dtype & 1) == 0;
+
+    return gpu && (dtype == DTYPE_Q8_0 || dtype == DTYPE_Q4_0) && 50 * (fill_up(row) - row) <= row;
 }
 
 bool cl_is_split(const struct tensor *t)

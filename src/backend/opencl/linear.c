@@ -83,7 +83,7 @@ void cl_linear(struct backend *be, const struct tensor *out, const struct tensor
     struct clb *c = (struct clb *)be;
     struct cl_rows part;
 
-    if (c->gpu) {
+    if (cl_gpu_op(c, OP_LINEAR, w->dtype)) {
         cl_linear_gpu(c, out, x, w, bias);
         return;
     }

@@ -17,7 +17,7 @@ void cl_rmsnorm(struct backend *be, const struct tensor *out, const struct tenso
     cl_arg_float(&l, add_one ? 1.0f : 0.0f);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, x->rows);
-    if (c->gpu) /* a group for each row */
+    if (cl_gpu_op(c, OP_RMSNORM, DTYPE_F32)) /* a group for each row */
         cl_run(&l, 2, (size_t[]){64, (size_t)x->rows}, (size_t[]){64, 1});
     else
         cl_run(&l, 1, (size_t[]){(size_t)x->rows}, (size_t[]){4});

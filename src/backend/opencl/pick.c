@@ -36,7 +36,7 @@ void cl_argmax(struct backend *be, const struct tensor *out, const struct tensor
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, n_parts);
     cl_arg_int(&l, x->rows);
-    size_t group = c->gpu ? 64 : 1; /* work-items of a part */
+    size_t group = cl_gpu_op(c, OP_ARGMAX, DTYPE_F32) ? 64 : 1; /* work-items of a part */
     cl_run(&l, 2, (size_t[]){(size_t)n_parts * group, (size_t)x->rows}, (size_t[]){group, 1});
 
     l = cl_begin(c, cl_kern(c, CLK_ARGMAX_JOIN, 0), "argmax");
