@@ -101,7 +101,8 @@ int op_read(struct backend *be, void *dst, const struct tensor *src, struct err 
     if (be->latched.code != 0)
         return latched(be, err);
     int rc = be->ops->read(be, dst, src, err);
-    /* what was enqueued before may have failed only now */
+    if (rc != 0) /* what was enqueued before may have failed only now */
+        err_wrap(err, "reading [%" PRId64 ", %" PRId64 "] %s", src->rows, src->cols, dtype_info(src->dtype)->name);
     return rc != 0 ? rc : latched(be, err);
 }
 

@@ -90,11 +90,49 @@ static int import_all(struct model *m, const struct bind_plan *p, const struct w
     return 0;
 }
 
+int model_bind(struct model *m, const struct weights *w, struct backend *const *instances, int n_instances,
+               const double *split, model_progress *progress, void *user, struct err *err)
+{
+    struct bind_plan plan = {0};
+    int rc = place_layers(m, instances, n_instances, split, err);
+    if (rc == 0)
+        rc = list_instances(m, err);
+    if (rc == 0)
+        rc = group_by_instance(m, w, err);
+    if (rc == 0)
+        rc = bind_make(&plan, m, w, err);
+    for (int i = 0; rc == 0 && i < m->n_instances; i++)
+        op_begin(m->instances[i]);
+    if (rc == 0)
+        rc = import_all(m, &plan, w, progress, user, err);
+    bind_free(&plan);
+    return rc;
+}
+
+void model_unbind(struct model *m)
+{
+    for (size_t i = 0; i < m->n_owned; i++)
+        op_free(m->owned[i]);
+    for (int64_t l = 0; m->layers && l < m->config.n_layers; l++) {
+        free(m->layers[l].expert_gate);
+        free(m->layers[l].expert_up);
+        free(m->layers[l].expert_down);
+        m->layers[l] = (struct layer){0};
+    }
+    free(m->owned);
+    free(m->instances);
+    m->owned = NULL;
+    m->instances = NULL;
+    m->n_owned = 0;
+    m->n_instances = 0;
+    m->weight_bytes = 0;
+    m->embed = m->final_norm = m->head = m->head_bias = (struct tensor){0};
+}
+
 int model_open(struct model **out, struct model_config *config, const struct weights *w,
                struct backend *const *instances, int n_instances, const double *split,
                model_progress *progress, void *user, struct err *err)
 {
-    struct bind_plan plan = {0};
     struct model *m = mem_array(1, sizeof(*m));
     int rc = ERR_NOMEM;
     *out = NULL;
@@ -105,39 +143,23 @@ int model_open(struct model **out, struct model_config *config, const struct wei
     } else {
         config_fini(config);
     }
-    if (!m || !m->layers) {
+    if (!m || !m->layers)
         err_set(err, ERR_NOMEM, "%s: no memory for the model", weights_path(w));
-        goto fail;
+    else
+        rc = model_bind(m, w, instances, n_instances, split, progress, user, err);
+    if (rc) {
+        model_close(m);
+        return rc;
     }
-    if ((rc = place_layers(m, instances, n_instances, split, err)) || (rc = list_instances(m, err)) ||
-        (rc = group_by_instance(m, w, err)) || (rc = bind_make(&plan, m, w, err)))
-        goto fail;
-    for (int i = 0; i < m->n_instances; i++)
-        op_begin(m->instances[i]);
-    if ((rc = import_all(m, &plan, w, progress, user, err)))
-        goto fail;
-    bind_free(&plan);
     *out = m;
     return 0;
-fail:
-    bind_free(&plan);
-    model_close(m);
-    return rc;
 }
 
 void model_close(struct model *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_owned; i++)
-        op_free(m->owned[i]);
-    for (int64_t l = 0; m->layers && l < m->config.n_layers; l++) {
-        free(m->layers[l].expert_gate);
-        free(m->layers[l].expert_up);
-        free(m->layers[l].expert_down);
-    }
-    free(m->owned);
-    free(m->instances);
+    model_unbind(m);
     free(m->layers);
     config_fini(&m->config);
     free(m);

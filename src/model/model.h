@@ -1,6 +1,6 @@
 /* A model bound to devices: every tensor of the file found by name, checked
  * against the configuration's shapes, imported where its layer runs.  Immutable
- * once it is open. */
+ * once it is open, but for being bound to other instances. */
 #ifndef FORGE_MODEL_MODEL_H
 #define FORGE_MODEL_MODEL_H
 
@@ -39,5 +39,10 @@ int model_open(struct model **out, struct model_config *config, const struct wei
                struct backend *const *instances, int n_instances, const double *split,
                model_progress *progress, void *user, struct err *err);
 void model_close(struct model *m);
+/* Gives every buffer back, before its instances close; and binds again, after others were opened in their place.
+ * After an error of model_bind only model_unbind and model_close may follow. */
+void model_unbind(struct model *m);
+int model_bind(struct model *m, const struct weights *w, struct backend *const *instances, int n_instances,
+               const double *split, model_progress *progress, void *user, struct err *err);
 
 #endif

@@ -133,6 +133,15 @@ static void fill_info(struct forge_engine *e)
     };
 }
 
+void engine_meet_devices(struct forge_engine *e)
+{
+    size_t len = 0;
+    for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
+        len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
+    for (int i = 0; i < e->l.n_backends; i++)
+        op_profile(e->l.backends[i], e->profile);
+}
+
 static int open_engine(struct forge_engine *e, const struct forge_engine_params *given, struct err *err)
 {
     struct forge_engine_params p;
@@ -151,12 +160,9 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     e->logits = mem_array((size_t)e->l.config->n_vocab, sizeof *e->logits);
     if (!e->logits)
         return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
-    size_t len = 0;
-    for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
-        len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
+    e->profile = p.profile != 0;
+    engine_meet_devices(e);
     fill_info(e);
-    for (int i = 0; i < e->l.n_backends; i++)
-        op_profile(e->l.backends[i], p.profile != 0);
     return seq_open(&e->seq, &e->l, err);
 }
 
@@ -187,6 +193,7 @@ void forge_engine_close(struct forge_engine *e)
     seq_close(&e->seq);
     free(e->logits);
     load_close(&e->l);
+    recover_free(e);
     free(e);
 }
 
@@ -195,34 +202,46 @@ const struct forge_engine_info *forge_engine_info(const struct forge_engine *e)
     return &e->info;
 }
 
-static void add_stats(struct forge_placement *p, const struct op_stats *s)
+static void add_row(struct forge_placement *p, const struct forge_placement *more)
 {
-    p->calls += s->calls;
-    p->rows += s->rows;
-    p->bytes += s->bytes;
-    p->flops += s->flops;
-    p->seconds += s->seconds;
+    p->calls += more->calls;
+    p->rows += more->rows;
+    p->bytes += more->bytes;
+    p->flops += more->flops;
+    p->seconds += more->seconds;
 }
 
-/* Instances of one device share a row. */
+/* Adds a row to those of its operation, which begin at `first`: what one device ran is one row. */
+static void place(struct forge_engine *e, size_t first, const struct forge_placement *row)
+{
+    const size_t room = sizeof e->placement / sizeof *e->placement;
+    size_t at = first;
+    while (at < e->n_placements && strcmp(e->placement[at].device, row->device) != 0)
+        at++;
+    if (at == room)
+        return; /* more devices than there can be */
+    if (at == e->n_placements) {
+        e->placement[e->n_placements++] = *row;
+        return;
+    }
+    add_row(&e->placement[at], row);
+}
+
 void engine_place(struct forge_engine *e)
 {
-    size_t n = 0;
+    e->n_placements = 0;
     for (int op = 0; op < OP_COUNT; op++) {
-        size_t first = n; /* of this operation's rows */
+        const char *name = op_name((enum op_id)op);
+        size_t first = e->n_placements; /* of this operation's rows */
+        for (size_t i = 0; i < e->n_past; i++)
+            if (strcmp(e->past[i].operation, name) == 0)
+                place(e, first, &e->past[i]);
         for (int i = 0; i < e->l.n_backends; i++) {
             const struct op_stats *s = op_stats(e->l.backends[i], (enum op_id)op);
-            size_t at = first;
-            if (s->calls == 0)
-                continue;
-            while (at < n && strcmp(e->placement[at].device, s->device) != 0)
-                at++;
-            if (at == n)
-                e->placement[n++] = (struct forge_placement){.operation = op_name((enum op_id)op), .device = s->device};
-            add_stats(&e->placement[at], s);
+            if (s->calls > 0)
+                place(e, first, &(struct forge_placement){name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds});
         }
     }
-    e->n_placements = n;
 }
 
 size_t forge_engine_n_placements(const struct forge_engine *e)

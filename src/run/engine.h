@@ -6,6 +6,7 @@
  *   prompt.c    text to ids and back, the prompt of a request
  *   request.c   submit, accessors, cancel, free
  *   step.c      the scheduler and one step of the running request
+ *   recover.c   a request goes on after a device error
  *   output.c    from a new id to text, pieces and the end of a sample
  *   logprobs.c  log-probabilities of chosen and best ids */
 #ifndef FORGE_RUN_ENGINE_H
@@ -27,6 +28,10 @@ struct forge_engine {
     struct forge_engine_info info;
     struct forge_placement placement[OP_COUNT * REGISTRY_MAX_INSTANCES];
     size_t n_placements;
+    struct forge_placement *past;   /* [n_past] rows of instances that are closed */
+    size_t n_past;
+    struct engine_name *names;      /* of their devices */
+    bool profile;
     float *logits; /* [n_vocab] of the running step */
     struct seq seq; /* of the running request, slot kept */
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
@@ -64,6 +69,7 @@ struct forge_request {
     size_t n_told;      /* its ids that pieces have told of */
     struct buf piece, fresh; /* scratch: text to tell now, text of one id */
     bool closed;            /* a callback said stop: no more calls */
+    bool recovered;         /* from a device error: the next one is its end */
     bool freed;             /* by a callback: goes at the end of the step */
     /* while running */
     struct sampler *sampler;
@@ -90,6 +96,8 @@ int engine_params_copy(void *out, size_t size, const void *given, const char *in
 /* ---- engine.c ---- */
 /* What the engine would load with these parameters, of which math and kv_type are in range; no progress. */
 void engine_load_params(struct load_params *out, const struct forge_engine_params *p);
+/* What the devices now open are called, and how they count. */
+void engine_meet_devices(struct forge_engine *e);
 /* Brings the placement up to what the instances have counted. */
 void engine_place(struct forge_engine *e);
 
@@ -116,6 +124,14 @@ int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vo
 /* ---- request.c ---- */
 /* Ends and frees what callbacks freed during the step that has ended. */
 void request_reap(struct forge_engine *e);
+
+/* ---- recover.c ---- */
+/* After a step of r failed with r->err: true when that was a device's first failure in r, the devices are open again
+ * and hold what r had stored, so that the step can be taken once more.  Else r->err says what there is to say. */
+bool recover(struct forge_request *r);
+/* Opens the devices where an earlier request lost them for good. */
+int recover_devices(struct forge_engine *e, struct err *err);
+void recover_free(struct forge_engine *e);
 
 /* ---- step.c ---- */
 /* Ends the request: its current sample and those after it with `finish` (NONE: all have ended by themselves);

@@ -180,7 +180,7 @@ static int check_places(const struct loaded *l, const struct load_need *need, co
 }
 
 /* "3,1": one share per device.  Plain decimals, whatever the locale. */
-static int parse_split(const char *text, double *out, int n, struct err *err)
+int load_parse_split(const char *text, double *out, int n, struct err *err)
 {
     int count = 0;
     const char *s = text;
@@ -205,7 +205,7 @@ static int parse_split(const char *text, double *out, int n, struct err *err)
 }
 
 /* One order of sums for every number of rows: the CPU's backends keep it always, the others when asked to. */
-static bool rows_are_free(const struct loaded *l, bool deterministic)
+bool load_free_rows(const struct loaded *l, bool deterministic)
 {
     for (int i = 0; i < l->n_backends && !deterministic; i++)
         if (strcmp(op_device(l->backends[i]), "cpu") != 0 && strcmp(op_device(l->backends[i]), "ref") != 0)
@@ -219,12 +219,12 @@ static int open_model(struct loaded *l, const struct load_params *p, const struc
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0 && p->split)
-        rc = parse_split(p->split, split, l->n_backends, err);
+        rc = load_parse_split(p->split, split, l->n_backends, err);
     if (rc == 0)
         rc = check_places(l, need, p, p->split ? split : NULL, err);
     if (rc < 0)
         return rc;
-    l->free_rows = rows_are_free(l, p->backend.deterministic);
+    l->free_rows = load_free_rows(l, p->backend.deterministic);
     struct model_config *config = l->config;
     rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,
                     err);
@@ -263,6 +263,23 @@ static void no_room(struct err *err, const char *what, const char *advice)
     err_set(err, ERR_NOMEM, "%s: %s; %s", what, was.msg, advice);
 }
 
+int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err)
+{
+    struct forward_limits limits;
+    int rc = kv_new(&l->kv, l->model, kv, err);
+    if (rc < 0) {
+        no_room(err, "the KV cache", "lower n_ctx or choose a smaller kv_type");
+        return rc;
+    }
+    make_limits(l, kv, &limits); /* once more: binding parts the groups of layers by instance */
+    for (int g = 0; g < l->config->n_groups; g++)
+        assert(limits.max_pages[g] == kv_max_pages(l->kv, g));
+    rc = forward_new(&l->forward, l->model, kv_layers(l->kv), &limits, err);
+    if (rc < 0)
+        no_room(err, "the work space", "lower chunk or n_ctx");
+    return rc;
+}
+
 int load_open(struct loaded *out, const struct load_params *p, struct err *err)
 {
     double start = clock_now();
@@ -288,16 +305,9 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     find_need(out, &kv, &need);
     if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, p, &need, err)) < 0)
         goto done;
-    if ((rc = kv_new(&out->kv, out->model, &kv, err)) < 0) {
-        no_room(err, "the KV cache", "lower n_ctx or choose a smaller kv_type");
-        goto done;
-    }
-    make_limits(out, &kv, &limits); /* again: binding parts the groups of layers by instance */
-    for (int g = 0; g < out->config->n_groups; g++)
-        assert(limits.max_pages[g] == kv_max_pages(out->kv, g));
-    rc = forward_new(&out->forward, out->model, kv_layers(out->kv), &limits, err);
-    if (rc < 0)
-        no_room(err, "the work space", "lower chunk or n_ctx");
+    rc = load_open_rest(out, &kv, err);
+    if (rc == 0)
+        rc = load_keep(out, p, &kv, err);
 done:
     if (rc < 0)
         load_close(out);
@@ -317,6 +327,7 @@ void load_close(struct loaded *l)
     }
     for (int i = 0; i < l->n_backends; i++)
         registry_close(l->backends[i]);
+    load_keep_free(l->again);
     tokenizer_close(l->tokenizer);
     weights_close(l->weights);
     *l = (struct loaded){0};

@@ -36,11 +36,17 @@ struct loaded {
     bool free_rows;                /* results do not depend on how many rows a step has */
     uint64_t work_bytes;           /* of forward's workspace */
     char reason[256];              /* of the device's choice */
+    struct load_again *again;      /* how the devices were opened */
     double load_s;
 };
 /* Refuses what does not fit, with figures, before weights are read. */
 int load_open(struct loaded *out, const struct load_params *p, struct err *err);
 void load_close(struct loaded *l);
+
+/* After a device error: closes the devices and all that lies on them, opens them again as the first time, imports
+ * the weights.  What sequences had stored is gone; their slots must be closed before and opened again after.
+ * After an error there are no devices, no kv and no forward, and it may be called again. */
+int load_reopen(struct loaded *l, struct err *err);
 
 /* The tokenizer alone, by load_open's rules: `tokenizer` when given (w may be NULL then), else inside a GGUF,
  * else beside the weights: tokenizer.json, vocab.json + merges.txt, and without those the tokenizer-NAME.json

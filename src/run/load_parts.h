@@ -31,6 +31,17 @@ struct load_place {
  * (`available` bytes, 0 = unknown), has too little. */
 int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err);
 
+/* ---- opening devices, and opening them again (reload.c) ---- */
+/* "3,1" for n devices. */
+int load_parse_split(const char *text, double *out, int n, struct err *err);
+/* Do results not depend on how many rows a step has? */
+bool load_free_rows(const struct loaded *l, bool deterministic);
+/* KV cache and workspace of a model that is bound. */
+int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err);
+/* Keeps what load_reopen needs of the parameters, whose strings are the caller's. */
+int load_keep(struct loaded *l, const struct load_params *p, const struct kv_params *kv, struct err *err);
+void load_keep_free(struct load_again *a); /* NULL is safe */
+
 /* Warns of bos and end ids that the model cannot have. */
 void load_warn_ids(const struct model_config *c);
 

@@ -63,8 +63,13 @@ static void request_start(struct forge_request *r)
     e->running = r;
     r->t_start = clock_now();
     r->metrics.queued_s = r->t_start - r->t_submit;
+    int rc = recover_devices(e, &r->err);
+    if (rc < 0) {
+        request_end(r, FORGE_FINISH_ERROR);
+        return;
+    }
     seq_reset(&e->seq, 0);
-    int rc = sampler_new(&r->sampler, &r->sampling, e->l.config->n_vocab, &r->err);
+    rc = sampler_new(&r->sampler, &r->sampling, e->l.config->n_vocab, &r->err);
     if (rc == 0)
         rc = start_sample(r);
     if (rc < 0)
@@ -95,7 +100,8 @@ void request_end(struct forge_request *r, enum forge_finish finish)
     r->sampler = NULL;
     if (e->running == r) {
         e->running = NULL;
-        seq_reset(&e->seq, 0);
+        if (e->seq.slot >= 0) /* else its devices are lost */
+            seq_reset(&e->seq, 0);
     }
 }
 
@@ -181,11 +187,23 @@ static int decode_step(struct forge_request *r, int32_t *id)
     return rc;
 }
 
+static int try_step(struct forge_request *r, int32_t *id, bool *chosen)
+{
+    *chosen = true;
+    return r->phase == PHASE_PREFILL ? prefill_step(r, id, chosen) : decode_step(r, id);
+}
+
 static void request_step(struct forge_request *r)
 {
     int32_t id = -1;
-    bool chosen = true, was_prefill = r->phase == PHASE_PREFILL;
-    int rc = was_prefill ? prefill_step(r, &id, &chosen) : decode_step(r, &id);
+    bool chosen, was_prefill = r->phase == PHASE_PREFILL;
+    int rc = try_step(r, &id, &chosen);
+    if (rc < 0 && recover(r))
+        rc = try_step(r, &id, &chosen);
+    if (rc < 0 && r->recovered && r->err.code == ERR_CANCELLED) {
+        request_end(r, atomic_load(&r->cancel) ? FORGE_FINISH_CANCELLED : FORGE_FINISH_DEADLINE);
+        return;
+    }
     if (rc == 0 && was_prefill && atomic_load(&r->cancel)) {
         request_end(r, FORGE_FINISH_CANCELLED);
         return;

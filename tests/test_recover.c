@@ -1,0 +1,328 @@
+/* A device that fails in the middle of a request, played by a CPU instance that
+ * is bent: wherever that happens the ids and the pieces are those of an unbroken
+ * run; what fails again is an error, and the next request is served.
+ * Needs no OpenCL. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/engine.h"
+#include "tests/engine_kit.h"
+
+/* ---- an instance that fails ---- */
+static const struct backend_ops *own;
+static struct backend_ops bent;
+static int n_calls, fail_at, fail_code; /* linear, read and sync together; fail_at 0 = never */
+
+static void (*at_failure)(void); /* what else happens then; NULL = nothing */
+
+static bool fails_now(void)
+{
+    bool now = ++n_calls == fail_at;
+    if (now && at_failure)
+        at_failure();
+    return now;
+}
+
+static void bent_caps(const struct backend *be, struct backend_caps *out)
+{
+    own->caps(be, out);
+    out->host_memory = false;
+}
+
+static void bent_linear(struct backend *be, const struct tensor *o, const struct tensor *x, const struct tensor *w,
+                        const struct tensor *b)
+{
+    if (fails_now())
+        backend_fail(be, fail_code, "CL_OUT_OF_RESOURCES (-5)");
+    else
+        own->linear(be, o, x, w, b);
+}
+
+static int bent_read(struct backend *be, void *dst, const struct tensor *src, struct err *err)
+{
+    return fails_now() ? err_set(err, fail_code, "%s: CL_OUT_OF_RESOURCES (-5)", be->device) : own->read(be, dst, src, err);
+}
+
+static int bent_sync(struct backend *be, struct err *err)
+{
+    return fails_now() ? err_set(err, fail_code, "%s: CL_OUT_OF_RESOURCES (-5)", be->device) : own->sync(be, err);
+}
+
+/* Bends instance i of the engine; those opened in its place are straight. */
+static void bend(struct forge_engine *e, int i, int at, int code)
+{
+    struct backend *be = e->l.backends[i];
+    if (be->ops != &bent) {
+        own = be->ops;
+        bent = *own;
+        bent.linear_qkv = NULL;
+        bent.gate_up = NULL;
+        bent.linear_add = NULL;
+        bent.linear = bent_linear;
+        bent.read = bent_read;
+        bent.sync = bent_sync;
+        bent.caps = bent_caps;
+        be->ops = &bent;
+    }
+    n_calls = 0;
+    fail_at = at;
+    fail_code = code;
+}
+
+/* ---- requests ---- */
+static const struct kind {
+    const char *name, *model, *device, *split;
+    int64_t n_new;
+    int n_prompt, chunk, n_samples, n_logprobs, bent;
+    bool free_rows; /* else as on a device whose sums depend on the number of rows */
+    double temp;
+} kinds[] = {
+    {"greedy", "golden/models/qwen3", "cpu", NULL, 8, 5, 16, 1, -1, 0, true, 0},
+    {"prompt in pieces", "golden/models/llama", "cpu", NULL, 4, 60, 16, 1, -1, 0, false, 0},
+    {"window", "golden/models/gemma3", "cpu", NULL, 24, 40, 16, 1, -1, 0, true, 0},
+    {"sampled", "golden/models/qwen3", "cpu", NULL, 8, 5, 16, 1, 3, 0, false, 1},
+    {"samples", "golden/models/mistral", "cpu", NULL, 5, 20, 8, 3, -1, 0, false, 1},
+    {"samples, window", "golden/models/gemma3", "cpu", NULL, 5, 40, 16, 2, -1, 0, true, 1},
+    {"first of two", "golden/models/qwen3", "cpu,cpu", "1,1", 5, 20, 8, 1, -1, 0, true, 0},
+    {"second of two", "golden/models/qwen3", "cpu,cpu", "1,1", 5, 20, 8, 1, -1, 1, true, 0},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds, PROMPT_MAX = 64 };
+
+static struct forge_engine *open_kind(const struct kind *k)
+{
+    struct forge_engine_params p = engine_params(k->model);
+    p.device = k->device;
+    p.split = k->split;
+    p.n_ctx = 96;
+    p.page_size = 8;
+    p.chunk = k->chunk;
+    struct forge_engine *e = engine_with(&p);
+    e->l.free_rows = k->free_rows;
+    return e;
+}
+
+static struct forge_request_params params_of(const struct kind *k)
+{
+    static int32_t ids[PROMPT_MAX];
+    struct forge_request_params p = request_params(NULL, k->n_new);
+    for (int i = 0; i < k->n_prompt; i++)
+        ids[i] = 3 + (7 * i) % 50;
+    p.ids = ids;
+    p.n_ids = (size_t)k->n_prompt;
+    p.ignore_eos = 1;
+    p.n_samples = k->n_samples;
+    p.n_logprobs = k->n_logprobs;
+    p.sampling.temp = k->temp;
+    p.sampling.seed = 11;
+    p.sampling.has_seed = 1;
+    return p;
+}
+
+struct told { /* by pieces, all samples one after the other */
+    int32_t ids[256];
+    size_t n, n_text;
+    char text[4096];
+};
+
+static int tell(void *user, const struct forge_piece *p)
+{
+    struct told *t = user;
+    for (size_t i = 0; i < p->n_ids; i++)
+        t->ids[t->n++] = p->ids[i];
+    memcpy(t->text + t->n_text, p->text, p->text_len);
+    t->n_text += p->text_len;
+    return 0;
+}
+
+static void same_told(const struct told *a, const struct told *b, const char *name, int at)
+{
+    test_that(a->n == b->n && memcmp(a->ids, b->ids, a->n * sizeof *a->ids) == 0, "%s, call %d fails: other ids", name, at);
+    test_that(a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0, "%s, call %d fails: other text", name, at);
+}
+
+/* Every call of a request fails once. */
+START_TEST(goes_on_as_if_nothing_had_been)
+{
+    const struct kind *k = &kinds[_i];
+    struct forge_request_params p = params_of(k);
+    struct forge_engine *e = open_kind(k);
+    struct forge_request *r;
+    struct told want = {0};
+    p.on_piece = tell;
+    p.user = &want;
+    bend(e, k->bent, 0, 0);
+    forge_request_free(generate(e, &p));
+    int n = n_calls, step = n / 40 + 1;
+    ck_assert_int_gt(n, 20);
+    ck_assert_uint_eq(want.n, (size_t)(k->n_new * k->n_samples));
+    for (int at = 1; at <= n; at += step) {
+        struct told got = {0};
+        struct forge_error err = {0};
+        p.user = &got;
+        e->l.free_rows = k->free_rows;
+        bend(e, k->bent, at, at % 2 ? ERR_DEVICE : ERR_NOMEM);
+        int rc = forge_generate(e, &p, &r, &err);
+        test_that(rc == 0, "%s, call %d fails: %s", k->name, at, err.message);
+        ck_assert_ptr_ne(e->l.backends[k->bent]->ops, &bent); /* it was opened again */
+        same_told(&got, &want, k->name, at);
+        size_t n_best;
+        if (k->n_logprobs >= 0)
+            ck_assert_ptr_nonnull(forge_request_logprobs(r, 0, 0, &n_best));
+        forge_request_free(r);
+    }
+    forge_engine_close(e);
+}
+END_TEST
+
+/* ---- what is no device's failure, and what fails again ---- */
+struct rebend {
+    struct forge_engine *e;
+    int n;
+};
+
+/* The instance that took the place of the failed one fails too. */
+static int bend_again(void *user, const struct forge_piece *p)
+{
+    struct rebend *b = user;
+    b->n += (int)p->n_ids;
+    if (p->finish == FORGE_FINISH_NONE && b->n >= 2)
+        bend(b->e, 0, 1, ERR_DEVICE);
+    return 0;
+}
+
+START_TEST(the_second_failure_is_the_end)
+{
+    struct forge_request_params p = params_of(&kinds[0]);
+    struct forge_engine *e = open_kind(&kinds[0]);
+    struct rebend b = {.e = e};
+    struct forge_error err = {0};
+    struct forge_request *r;
+    size_t n;
+    p.on_piece = bend_again;
+    p.user = &b;
+    ck_assert_int_eq(forge_generate(e, &p, &r, &err), FORGE_ERR_DEVICE);
+    ck_assert_msg(strstr(err.message, "(-5)") && strstr(err.message, "opened again"), "%s", err.message);
+    ck_assert_int_eq(forge_request_finish(r, 0), FORGE_FINISH_ERROR);
+    forge_request_ids(r, 0, &n);
+    ck_assert_uint_eq(n, 3); /* those before the second failure stay */
+    ck_assert_int_eq(b.n, 3);
+    forge_request_free(r);
+    p.on_piece = NULL;
+    r = generate(e, &p); /* though the device is as it was when it failed */
+    ck_assert_int_eq(forge_request_finish(r, 0), FORGE_FINISH_LENGTH);
+    forge_request_free(r);
+    forge_engine_close(e);
+}
+END_TEST
+
+START_TEST(other_failures_are_not_recovered)
+{
+    static const int codes[] = {ERR_LIMIT, ERR_NUMERIC, ERR_ARG};
+    struct forge_request_params p = params_of(&kinds[0]);
+    struct forge_engine *e = open_kind(&kinds[0]);
+    struct forge_request *r;
+    struct forge_error err = {0};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        bend(e, 0, 9, codes[i]);
+        ck_assert_int_eq(forge_generate(e, &p, &r, &err), codes[i]);
+        ck_assert_ptr_eq(e->l.backends[0]->ops, &bent);
+        forge_request_free(r);
+    }
+    bend(e, 0, 9, ERR_DEVICE);
+    bent.caps = own->caps; /* it works in the host's memory: nothing would be new */
+    ck_assert_int_eq(forge_generate(e, &p, &r, &err), FORGE_ERR_DEVICE);
+    ck_assert_ptr_eq(e->l.backends[0]->ops, &bent);
+    forge_request_free(r);
+    forge_engine_close(e);
+}
+END_TEST
+
+/* ---- the table of what ran where ---- */
+static uint64_t calls_of(const struct forge_engine *e, const char *operation)
+{
+    uint64_t n = 0;
+    const struct forge_placement *row;
+    for (size_t i = 0; (row = forge_engine_placement(e, i)) != NULL; i++)
+        if (strcmp(row->operation, operation) == 0)
+            n += row->calls;
+    return n;
+}
+
+START_TEST(what_ran_before_is_still_told)
+{
+    struct forge_request_params p = params_of(&kinds[0]);
+    struct forge_engine *e = open_kind(&kinds[0]);
+    bend(e, 0, 0, 0);
+    forge_request_free(generate(e, &p));
+    uint64_t before = calls_of(e, "linear");
+    ck_assert_uint_gt(before, 0);
+    for (int i = 1; i <= 3; i++) {
+        bend(e, 0, 40, ERR_DEVICE);
+        snprintf(e->l.backends[0]->device, sizeof e->l.backends[0]->device, "lost%d", i);
+        forge_request_free(generate(e, &p));
+        ck_assert_uint_gt(calls_of(e, "linear"), before);
+        before = calls_of(e, "linear");
+    }
+    int seen = 0;
+    const struct forge_placement *row;
+    for (size_t i = 0; (row = forge_engine_placement(e, i)) != NULL; i++)
+        seen += strcmp(row->operation, "linear") == 0 && (strcmp(row->device, "lost2") == 0 || strcmp(row->device, "cpu") == 0);
+    ck_assert_int_eq(seen, 2);
+    ck_assert_str_eq(forge_engine_info(e)->device, "cpu");
+    forge_engine_close(e);
+}
+END_TEST
+
+/* ---- stopping while what was lost is computed again ---- */
+static struct forge_request *running;
+
+static void cancel(void)
+{
+    forge_request_cancel(running);
+}
+
+static void be_late(void)
+{
+    running->deadline = 1e-9;
+}
+
+START_TEST(stopped_while_it_is_computed_again)
+{
+    static const struct { void (*stop)(void); enum forge_finish finish; } ways[] = {
+        {cancel, FORGE_FINISH_CANCELLED}, {be_late, FORGE_FINISH_DEADLINE}};
+    struct forge_request_params p = params_of(&kinds[1]);
+    struct forge_engine *e = open_kind(&kinds[1]);
+    size_t n;
+    ck_assert_int_eq(forge_submit(e, &p, &running, NULL), 0);
+    do {
+        ck_assert_int_gt(forge_step(e, NULL), 0);
+        forge_request_ids(running, 0, &n);
+    } while (n < 2);
+    bend(e, 0, 1, ERR_DEVICE);
+    at_failure = ways[_i].stop;
+    forge_step(e, NULL);
+    at_failure = NULL;
+    ck_assert_int_eq(forge_request_finish(running, 0), ways[_i].finish);
+    forge_request_ids(running, 0, &n);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_ptr_ne(e->l.backends[0]->ops, &bent);
+    forge_request_free(running);
+    forge_request_free(generate(e, &p));
+    forge_engine_close(e);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("recover");
+    TCase *t = tcase_create("recover");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, goes_on_as_if_nothing_had_been, 0, N_KINDS);
+    tcase_add_test(t, the_second_failure_is_the_end);
+    tcase_add_test(t, other_failures_are_not_recovered);
+    tcase_add_test(t, what_ran_before_is_still_told);
+    tcase_add_loop_test(t, stopped_while_it_is_computed_again, 0, 2);
+    suite_add_tcase(s, t);
+    return test_main(s);
+}
