@@ -3,7 +3,11 @@
 # there, and that the text is the CPU's.  Kinds are made of PoCL by its settings, of folders of ICD files,
 # and of the fault layer's answers; those that cannot be made here are skipped, each with its reason.
 #
-#     FORGE=build/forge tests/cl_matrix.sh [KIND...]
+#     FORGE=build/forge tests/cl_matrix.sh [-u] [KIND...]
+#
+# -u: the unit tests of the OpenCL backend on each implementation, too (minutes to hours; `make check-devices`).
+# Other implementations than PoCL: Intel's CPU runtime where FORGE_INTEL_OCL names its libintelocl.so or pip has
+# installed it (intel-opencl-rt with intel-cmplr-lib-rt), Rusticl on llvmpipe (mesa-opencl-icd), Oclgrind.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FORGE=${FORGE:-./forge}
@@ -18,6 +22,8 @@ unset FORGE_MODEL FORGE_WEIGHTS OPENCL_LAYERS OCL_ICD_FILENAMES OPENCL_VENDOR_PA
     POCL_MAX_WORK_GROUP_SIZE FORGE_CLFAULT FORGE_CLFAKE FORGE_CLSPOIL FORGE_CLGROUP
 XDG_CACHE_HOME=$tmp/cache
 export XDG_CACHE_HOME
+units=
+[ "${1-}" = -u ] && { units=1; shift; }
 wanted=$*
 passed=0
 failed=0
@@ -75,6 +81,34 @@ refused() { # STATUS REGEX SELECTOR
     status "$1" && err "$2"
 }
 
+# units PROGRAM [SETTING...]: a unit test on the kind at hand; its own counts are added.
+units() {
+    [ -n "$units" ] || return 0
+    program=$(dirname "$FORGE")/tests/$1
+    shift
+    if [ ! -x "$program" ]; then
+        skip "$program is not built"
+        return
+    fi
+    # shellcheck disable=SC2086
+    env FORGE_TEST_SRCDIR="$here" FORGE_TEST_BUILDDIR="$tmp" FORGE_TEST_KERNELS="$tmp/kernels" $settings "$@" \
+        timeout 14400 "$program" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$tmp/out" | tail -n 1)
+    echo "$kind: $(basename "$program"): ${line:-no counts, exit status $rc}"
+    # shellcheck disable=SC2086
+    set -- $line
+    passed=$((passed + ${1:-0}))
+    skipped=$((skipped + ${5:-0}))
+    grep '^skipped: ' "$tmp/out" | sort | uniq -c
+    if [ $rc -eq 0 ] || [ $rc -eq 77 ]; then return; fi
+    n=${3:-0}
+    [ "$n" -gt 0 ] || n=1
+    failed=$((failed + n))
+    grep -E ':[FE]:' "$tmp/out" | head -n 20
+    tail -n 3 "$tmp/err"
+}
+
 # ---- without OpenCL ----
 mkdir "$tmp/none" "$tmp/broken"
 echo /nonexistent/libnothing.so >"$tmp/broken/broken.icd"
@@ -101,16 +135,114 @@ done
 pocl=$tmp/pocl
 mkdir "$pocl"
 [ -n "$icd" ] && cp "$icd" "$pocl/"
-if [ -z "$icd" ] || ! OCL_ICD_VENDORS=$pocl "$FORGE" devices | grep -q 'opencl:0'; then
-    kind=pocl
-    skip "it is not installed"
+finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed -eq 0 ]
     exit
+}
+
+# ---- other makers ----
+some="golden/models/gemma3 golden/models/qwen3-moe golden/models/qwen2 qwen3-q8_0 wide-q4_k.gguf"
+find_intel() {
+    [ -n "${FORGE_INTEL_OCL-}" ] && { echo "$FORGE_INTEL_OCL"; return; }
+    for d in "${VIRTUAL_ENV-/nonexistent}" "${HOME-}/.cache/forge-opencl/intel" /usr/local /opt/intel; do
+        [ -e "$d/lib/libintelocl.so" ] && { echo "$d/lib/libintelocl.so"; return; }
+    done
+}
+intel=$(find_intel)
+mkdir "$tmp/intel" "$tmp/makers"
+if [ -n "$intel" ]; then
+    echo "$intel" >"$tmp/intel/intel.icd"
+    OCL_ICD_VENDORS=$tmp/intel "$FORGE" devices 2>/dev/null | grep -q '^opencl:0' || intel=
+fi
+no_intel="Intel's CPU runtime is not here (FORGE_INTEL_OCL)"
+if kind intel OCL_ICD_VENDORS="$tmp/intel"; then
+    if [ -n "$intel" ]; then
+        forge devices
+        ok count '^opencl:[0-9]' 1
+        ok same_text --device opencl
+        ok same_text --device opencl --kernels gpu --deterministic
+        units test_opencl
+        units test_opencl_gpu
+            units test_opencl_model FORGE_TEST_MODELS=golden FORGE_TEST_ONE_DEVICE=1
+    else
+        skip "$no_intel"
+    fi
+fi
+if kind intel-small OCL_ICD_VENDORS="$tmp/intel" CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE=16KB \
+    CL_CONFIG_CPU_FORCE_GLOBAL_MEM_SIZE=1GB CL_CONFIG_CPU_FORCE_MAX_MEM_ALLOC_SIZE=128MB; then
+    if [ -n "$intel" ]; then
+        forge devices
+        ok out '^opencl:0 .*1\.0 GiB'
+        ok same_text --device opencl
+        ok same_text --device opencl --kernels gpu --deterministic
+    else
+        skip "$no_intel"
+    fi
+fi
+if kind intel-and-pocl OCL_ICD_VENDORS="$tmp/makers" POCL_DEVICES=pthread; then
+    if [ -n "$intel" ] && [ -n "$icd" ]; then
+        cp "$icd" "$tmp/intel/intel.icd" "$tmp/makers/"
+        forge devices
+        ok count '^opencl:[0-9]' 2
+        ok same_text --device opencl:0,opencl:1
+        ok same_text --device opencl:1,cpu,opencl:0 --split 1,1,2
+        units test_opencl_model FORGE_TEST_TWO_DEVICES=1
+    else
+        skip "it needs PoCL and Intel's CPU runtime"
+    fi
+fi
+# Seconds for a kernel of 16 values: the list of a first use, and one model.
+if kind rusticl OCL_ICD_VENDORS="$tmp/rusticl" RUSTICL_ENABLE=llvmpipe MESA_SHADER_CACHE_DIR="$tmp/rusticl/cache"; then
+    mkdir "$tmp/rusticl"
+    cp /etc/OpenCL/vendors/rusticl.icd "$tmp/rusticl/" 2>/dev/null
+    forge devices
+    if out '^opencl:0'; then
+        ok count '^opencl:[0-9]' 1
+        units test_opencl_gpu FORGE_TEST_SHORT=1
+        units test_opencl_model FORGE_TEST_MODELS="models/qwen3-untied" FORGE_TEST_ONE_DEVICE=1
+    else
+        skip "Rusticl is not here (mesa-opencl-icd)"
+    fi
+    settings="OCL_ICD_VENDORS=$tmp/rusticl RUSTICL_ENABLE=" # its platform without a device
+    forge devices
+    ok status 0
+    ok not_out '^opencl:0'
+    ok same_text --device auto
+fi
+# Races, bounds and wrong calls, all told in a log: it exits 0 whatever it finds.
+if kind oclgrind OCL_ICD_VENDORS="$tmp/grind" OCLGRIND_DATA_RACES=1 OCLGRIND_CHECK_API=1 OCLGRIND_MAX_WGSIZE=64 \
+    OCLGRIND_LOG="$tmp/grind/log"; then
+    mkdir "$tmp/grind"
+    for f in /usr/lib/oclgrind /usr/lib/*/oclgrind /usr/local/lib/oclgrind; do
+        [ -e "$f/liboclgrind-rt-icd.so" ] && echo "$f/liboclgrind-rt-icd.so" >"$tmp/grind/oclgrind.icd"
+    done
+    forge devices
+    if out '^opencl:0'; then
+        units test_opencl_gpu FORGE_TEST_SHORT=1
+        for family in cpu gpu; do
+            forge generate -m "$here/golden/models/qwen3" --ids 1,2,3,4,5 -n 2 --kv f32 --no-selftest --device opencl \
+                --kernels $family --deterministic
+            ok status 0
+        done
+        ok test ! -s "$tmp/grind/log"
+        head -n 20 "$tmp/grind/log" 2>/dev/null
+    else
+        skip "Oclgrind is not here"
+    fi
+fi
+
+if [ -z "$icd" ] || ! OCL_ICD_VENDORS=$pocl "$FORGE" devices | grep -q 'opencl:0'; then
+    kind=pocl
+    skip "it is not installed"
+    finish
 fi
 on="OCL_ICD_VENDORS=$pocl"
 
 if kind pocl "$on"; then
+    units test_opencl
+    units test_opencl_gpu
+    units test_opencl_model FORGE_TEST_MODELS=golden
     forge devices
     ok status 0
     ok count '^opencl:[0-9]' 1
@@ -128,9 +260,11 @@ fi
 if kind pocl-wg64 "$on" POCL_MAX_WORK_GROUP_SIZE=64; then
     ok same_text --device opencl
     ok same_text --device opencl --kernels gpu --deterministic
+    units test_opencl_model FORGE_TEST_MODELS="$some" FORGE_TEST_ONE_DEVICE=1
 fi
 if kind pocl-wg1 "$on" POCL_MAX_WORK_GROUP_SIZE=1; then
     ok same_text --device opencl
+    units test_opencl_model FORGE_TEST_MODELS="$some" FORGE_TEST_ONE_DEVICE=1
 fi
 if kind pocl-1g "$on" POCL_MEMORY_LIMIT=1; then
     forge devices
@@ -180,9 +314,7 @@ layer=${FORGE_CLFAULT_LIB:-$tmp/libclfault.so}
 kind=layer
 if ! OCL_ICD_VENDORS=$pocl OPENCL_LAYERS=$layer "$FORGE" devices 2>&1 | grep -q '^clfault:'; then
     skip "the fault layer does not build or is not loaded"
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ $failed -eq 0 ]
-    exit
+    finish
 fi
 on="$on OPENCL_LAYERS=$layer"
 
@@ -229,5 +361,4 @@ if kind platform-fails "$on" FORGE_CLFAULT=clGetDeviceIDs:1+:-1; then # D6
     ok out '^skipped: '
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+finish

@@ -45,8 +45,12 @@ int test_model_open(struct test_model *t, const char *path, const struct test_mo
     *t = (struct test_model){.n_ctx = o->n_ctx ? o->n_ctx : 384, .max_seqs = o->max_seqs ? o->max_seqs : 1};
     t->page_size = o->page_size ? o->page_size : t->n_ctx;
     t->max_pages = (t->n_ctx + t->page_size - 1) / t->page_size;
-    struct backend_params params = {
-        .n_threads = o->n_threads ? o->n_threads : 1, .math = MATH_EXACT, .no_selftest = true};
+    struct backend_params params = {.n_threads = o->n_threads ? o->n_threads : 1,
+                                    .math = MATH_EXACT,
+                                    .no_selftest = true,
+                                    .kernels = o->kernels,
+                                    .deterministic = o->deterministic,
+                                    .kernel_cache = o->kernel_cache};
     int rc = weights_open(&t->w, path, err);
     if (rc == 0)
         rc = config_load(&config, t->w, o->config, err);

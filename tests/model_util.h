@@ -27,6 +27,9 @@ struct test_model_options {
     int max_seqs;       /* 0 = 1 */
     enum dtype kv;      /* F32 (the first value) */
     const double *split;
+    const char *kernels; /* family, NULL = by device type */
+    bool deterministic;
+    const char *kernel_cache; /* NULL = none */
 };
 
 /* Weights and configuration only; 0 or the error. Closed by test_model_close. */

@@ -6,28 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/map.h"
 #include "base/mem.h"
+#include "tests/golden_list.h"
 #include "tests/model_util.h"
 #include "tests/test.h"
 
-/* One file and what it must compute; both below tests/golden. */
-struct golden_case { char file[128], expected[96], device[16]; };
+/* One file on one device. */
+struct golden_case {
+    const char *file, *expected, *device;
+};
 
-static struct golden_case *cases;
-static size_t n_cases, cap_cases;
-
-static void add_case(const char *file, const char *expected)
-{
-    static const char *const devices[] = {"ref", "cpu"};
-    for (size_t d = 0; d < 2; d++) {
-        cases = mem_grow(cases, &cap_cases, n_cases + 1, sizeof(*cases));
-        struct golden_case *c = &cases[n_cases++];
-        snprintf(c->file, sizeof(c->file), "golden/%s", file);
-        snprintf(c->expected, sizeof(c->expected), "golden/%s", expected);
-        snprintf(c->device, sizeof(c->device), "%s", devices[d]);
-    }
-}
+static const char *const devices[] = {"ref", "cpu"};
+enum { N_DEVICES = sizeof devices / sizeof *devices };
+static struct golden *goldens;
 
 static const char *beside(const char *expected, const char *file)
 {
@@ -128,7 +119,8 @@ static void check_trace(struct test_model *t, const struct golden_case *c, const
 
 START_TEST(golden)
 {
-    const struct golden_case *c = &cases[_i];
+    const struct golden *g = &goldens[_i / N_DEVICES];
+    const struct golden_case of_list = {g->file, g->expected, devices[_i % N_DEVICES]}, *c = &of_list;
     struct test_model t;
     struct err err = {0};
     char name[128];
@@ -150,47 +142,16 @@ START_TEST(golden)
 }
 END_TEST
 
-/* The rows of an index that say what a file computes. Runs before Check does, so nothing here may assert. */
-static bool add_index(const char *name, bool below_expected)
-{
-    char path[4096], expected[96];
-    const char *dir = getenv("FORGE_TEST_SRCDIR");
-    struct err err = {0};
-    snprintf(path, sizeof(path), "%s/%s", dir && *dir ? dir : "tests", name);
-    cJSON *index;
-    json_parse_file(&index, path, &err);
-    const cJSON *files = json_get(index, "files");
-    if (!files)
-        fprintf(stderr, "%s: %s\n", path, err.msg);
-    for (const cJSON *row = files ? files->child : NULL; row; row = row->next) {
-        const cJSON *e = json_get(row, "expected"), *file = json_get(row, "file");
-        if (!cJSON_IsString(e) || !cJSON_IsString(file))
-            continue;
-        snprintf(expected, sizeof(expected), "%s%s", below_expected ? "expected/" : "", e->valuestring);
-        add_case(file->valuestring, expected);
-    }
-    cJSON_Delete(index);
-    return files != NULL;
-}
-
 int main(void)
 {
-    static const char *const models[] = {"gemma3",    "llama",        "llama-sharded", "llama3-rope",
-                                         "mistral",   "phi3",         "qwen2",         "qwen3",
-                                         "qwen3-moe", "qwen3-untied", "smollm"};
-    char file[64], expected[64];
-    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
-        snprintf(file, sizeof(file), "models/%s", models[i]);
-        snprintf(expected, sizeof(expected), "expected/%s", models[i]);
-        add_case(file, expected);
-    }
-    if (!add_index("golden/containers/index.json", true) || !add_index("golden/extra/index.json", false))
+    size_t n;
+    if (!golden_list(&goldens, &n))
         return EXIT_FAILURE;
     Suite *s = suite_create("model golden");
     TCase *tc = tcase_create("golden");
-    tcase_add_loop_test(tc, golden, 0, (int)n_cases);
+    tcase_add_loop_test(tc, golden, 0, (int)n * N_DEVICES);
     suite_add_tcase(s, tc);
     int rc = test_main(s);
-    free(cases);
+    free(goldens);
     return rc;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backend/registry.h"
+#include "backend/selftest.h"
 #include "base/mem.h"
 #include "tests/op_cases.h"
 #include "tests/test.h"
@@ -88,6 +89,44 @@ START_TEST(whole_list)
 }
 END_TEST
 
+/* Slow devices (simulators, interpreters) get the list of a first use and a few types, FORGE_TEST_SHORT=1. */
+static void tally_case(void *user, const struct selftest_case *c)
+{
+    tally(user, op_name(c->op), c->why != NULL ? c->why : c->variant, c->error, c->bound, c->ok);
+}
+
+START_TEST(short_list)
+{
+    struct backend_params params = {.n_threads = 1,
+                                    .kernels = _i == 0 ? "cpu" : "gpu",
+                                    .deterministic = true,
+                                    .no_selftest = true};
+    struct err err = {0};
+    struct backend *cl = open_one("opencl", &params, &err), *a;
+    struct tally t = {0};
+    struct selftest_args args = {
+        .scope = SELFTEST_SHORT,
+        .exact = true,
+        .types = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_Q8_0 | 1u << DTYPE_Q4_K,
+        .others = true,
+        .report = tally_case,
+        .user = &t,
+    };
+
+    if (cl == NULL) {
+        test_skip(err.msg);
+        return;
+    }
+    a = open_one("cpu", &params, NULL);
+    ck_assert_ptr_nonnull(a);
+    int n = selftest_run(a, cl, &args);
+    ck_assert_int_eq(t.bad, 0);
+    ck_assert_int_eq(t.ok, n);
+    registry_close(a);
+    registry_close(cl);
+}
+END_TEST
+
 #ifdef HAVE_OPENCL
 static const struct {
     enum dtype dtype;
@@ -152,11 +191,14 @@ int main(void)
     Suite *s = suite_create("opencl_gpu");
     TCase *t = tcase_create("opencl_gpu");
 
-    tcase_set_timeout(t, 900);
+    tcase_set_timeout(t, 1800);
 #ifdef HAVE_OPENCL
     tcase_add_test(t, split_layout);
 #endif
-    tcase_add_loop_test(t, whole_list, 0, sizeof runs / sizeof *runs);
+    if (getenv("FORGE_TEST_SHORT") != NULL)
+        tcase_add_loop_test(t, short_list, 0, 2);
+    else
+        tcase_add_loop_test(t, whole_list, 0, sizeof runs / sizeof *runs);
     suite_add_tcase(s, t);
     return test_main(s);
 }

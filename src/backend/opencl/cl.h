@@ -194,9 +194,10 @@ struct cl_cache_key cl_cache_key(struct clb *c, const char *source, size_t len, 
 cl_program cl_cache_get(struct clb *c, const struct cl_cache_key *key, const char *options);
 /* Once a kernel of p was made: some drivers have no binary before. */
 void cl_cache_put(struct clb *c, const struct cl_cache_key *key, cl_program p);
-/* Work-items of one group of k: what the compiler allows; lowered after a refused launch. */
+/* Work-items of one group of k: what the compiler allows; lowered after a refused launch, which a kernel with
+ * a size of its own refuses (false). */
 size_t cl_kernel_group(struct clb *c, cl_kernel k);
-void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size);
+bool cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size);
 
 /* ---- launches (launch.c) ---- */
 struct cl_launch {

@@ -96,10 +96,11 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         size_t n = s[0] * s[1] * s[2];
         if (tries > 0 || n == 1 || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
             break;
+        limit = n / 2;
+        if (!cl_kernel_lower_group(l->c, l->k, limit))
+            break;
         log_debug(LOG_CL, "%s: %s refused groups of %zu: %s; half of it from now on", l->c->base.device,
                   l->what, n, cl_error_name(l->code));
-        limit = n / 2;
-        cl_kernel_lower_group(l->c, l->k, limit);
         l->code = CL_SUCCESS;
     }
     if (l->code != CL_SUCCESS)

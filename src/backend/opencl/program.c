@@ -26,6 +26,7 @@ struct kernel {
     cl_kernel k;  /* NULL when it could not be made */
     char *why;    /* for this reason */
     size_t group; /* work-items of one group */
+    bool fixed;   /* by the kernel itself: no other can be launched */
 };
 struct cl_programs {
     struct program *programs;
@@ -234,9 +235,16 @@ static cl_kernel create(struct clb *c, struct program *p, const char *file, cons
     return k;
 }
 
-static size_t ask_group(struct clb *c, cl_kernel k)
+/* Where the kernel says its size that is it: some drivers answer with their favourite all the same. */
+static size_t ask_group(struct clb *c, cl_kernel k, bool *fixed)
 {
-    size_t n = 0;
+    size_t n = 0, said[3] = {0};
+
+    *fixed = clGetKernelWorkGroupInfo(k, c->dev.id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof said, said, NULL) ==
+                 CL_SUCCESS &&
+             said[0] > 0;
+    if (*fixed)
+        return said[0] * said[1] * said[2];
     if (clGetKernelWorkGroupInfo(k, c->dev.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL) != CL_SUCCESS ||
         n == 0)
         n = 1;
@@ -273,7 +281,7 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
         k->why = mem_strdup(err->msg);
         return NULL;
     }
-    k->group = ask_group(c, k->k);
+    k->group = ask_group(c, k->k, &k->fixed);
     if (u64map_add(&s->by_handle, (uint64_t)(uintptr_t)k->k, s->n_kernels - 1) < 0) {
         err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
         return NULL;
@@ -322,9 +330,11 @@ size_t cl_kernel_group(struct clb *c, cl_kernel k)
                                                                              : 1;
 }
 
-void cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size)
+bool cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size)
 {
     uint64_t at;
-    if (u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at))
-        c->programs->kernels[at].group = size;
+    if (!u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at) || c->programs->kernels[at].fixed)
+        return false;
+    c->programs->kernels[at].group = size;
+    return true;
 }
