@@ -5,8 +5,9 @@
 #
 #     FORGE=build/forge tests/cl_faults.sh
 #
-# FORGE_SWEEP=all fails every call with every code (an hour); by default a few calls of each function, the
-# codes in turn. FORGE_CLFAULT_LIB names a built layer; else CC (default cc) builds it. Status 77: skipped.
+# By default a few calls of each function, the codes in turn.  FORGE_SWEEP=calls fails every call once (half an hour),
+# FORGE_SWEEP=all every call with every code (hours).  FORGE_CLFAULT_LIB names a built layer; else CC (default cc)
+# builds it.  Status 77: skipped.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FORGE=${FORGE:-./forge}
@@ -26,7 +27,8 @@ skip() {
 layer=${FORGE_CLFAULT_LIB:-$tmp/libclfault.so}
 [ -f "$layer" ] || ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -O1 -fPIC -shared "$here/clfault/clfault.c" -o "$layer" \
     2>"$tmp/cc" || skip "the layer does not build: $(head -n 1 "$tmp/cc")"
-unset FORGE_MODEL FORGE_WEIGHTS OPENCL_LAYERS FORGE_CLFAULT FORGE_CLFAKE FORGE_CLSPOIL FORGE_CLGROUP FORGE_CLCOUNT
+unset FORGE_MODEL FORGE_WEIGHTS OPENCL_LAYERS FORGE_CLFAULT FORGE_CLFAKE FORGE_CLSPOIL FORGE_CLSKIP FORGE_CLGROUP \
+    FORGE_CLCOUNT POCL_DEVICES
 XDG_CACHE_HOME=$tmp/cache
 FORGE_CLSTRICT=1
 export XDG_CACHE_HOME FORGE_CLSTRICT
@@ -34,6 +36,8 @@ passed=0
 failed=0
 runs=0
 recovered=0
+sweep=${FORGE_SWEEP:-few}
+device=opencl
 
 # run NAME=VALUE... -- FLAGS: one generation below the layer; its status in rc
 run() {
@@ -44,7 +48,7 @@ run() {
     done
     shift
     # shellcheck disable=SC2086 # a list of settings without blanks
-    env OPENCL_LAYERS="$layer" $vars timeout 120 "$FORGE" generate --device opencl -p Hello -n 3 "$@" \
+    env OPENCL_LAYERS="$layer" $vars timeout 300 "$FORGE" generate --device "$device" -p Hello -n 3 "$@" \
         >"$tmp/out" 2>"$tmp/err" </dev/null
     rc=$?
 }
@@ -88,17 +92,17 @@ sweep() {
         *) named=yes ;;
         esac
         few=4
-        [ "${FORGE_SWEEP:-}" = all ] && few=$calls
+        [ "$sweep" = few ] || few=$calls
         step=$(((calls + few - 1) / few))
         i=1
         while [ "$i" -le "$calls" ]; do
             n=0
             for code in -4 -5 -6 -11 -54; do
                 n=$((n + 1))
-                [ "${FORGE_SWEEP:-}" = all ] || [ $((turn % 5 + 1)) -eq $n ] || continue
+                [ "$sweep" = all ] || [ $((turn % 5 + 1)) -eq $n ] || continue
                 run FORGE_CLFAULT="$fn:$i:$code" -- "$@"
                 grep -q "^clfault: $fn call $i" "$tmp/err" || [ "$rc" -ne 0 ] || echo "note: $fn call $i was not made"
-                judge "$fn call $i of $calls, $code" "$code" $named
+                judge "$fn call $i of $calls, $code" "$code" "$named"
             done
             turn=$((turn + 1))
             i=$((i + step))
@@ -117,13 +121,137 @@ if [ $rc -ne 0 ]; then
 fi
 cp "$tmp/out" "$tmp/good"
 
-# with compiled kernels on disk, then from their text
+ok() { # WHAT TEST...
+    what=$1
+    shift
+    runs=$((runs + 1))
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        bad "$what, status $rc"
+    fi
+}
+is_good() { [ "$rc" -eq 0 ] && cmp -s "$tmp/good" "$tmp/out"; }
+good_and() { is_good && grep -q -e "$1" "$tmp/err"; }
+good_without() { is_good && ! grep -q -e "$1" "$tmp/err"; }
+error_with() { [ "$rc" -eq 1 ] && grep -q -e "^forge: error: .*$1" "$tmp/err"; }
+
+# ---- whoever asks for the CPU does not wake a driver ----
+device=cpu
+run FORGE_CLCOUNT="$tmp/none" --
+ok "device cpu: calls of OpenCL" good_without clfault
+ok "device cpu: calls of OpenCL" [ ! -e "$tmp/none" ]
+device=opencl
+
+# ---- each call fails once: with compiled kernels on disk, then from their text ----
 run FORGE_CLCOUNT="$tmp/counts" -- --no-selftest
 sweep --no-selftest
 run FORGE_CLCOUNT="$tmp/all" -- --no-selftest --no-kernel-cache
 grep -E '^(clCreateProgramWithSource|clBuildProgram|clCreateKernel|clGetProgram.*) ' "$tmp/all" >"$tmp/counts"
 sweep --no-selftest --no-kernel-cache
 
-echo "cl_faults: $runs runs, $recovered of them recovered"
+# ---- a device that goes on failing: the error, once ----
+again='open.* again'
+for rule in clEnqueueNDRangeKernel:200+:-5 clEnqueueReadBuffer:4+:-36 clEnqueueWriteBuffer:30+:-4 clSetKernelArg:1000+:-6; do
+    run FORGE_CLFAULT="$rule" -- --no-selftest
+    code=${rule##*:}
+    ok "$rule" error_with "\($again.*($code)\|($code).*$again\)"
+done
+run FORGE_CLFAULT="clEnqueueNDRangeKernel:200:-5,clEnqueueNDRangeKernel:201:-5,clCreateContext:2+:-6" -- --no-selftest
+ok "the device cannot be opened again" error_with '(-5).*opening the devices again: .*(-6)'
+
+# ---- several devices ----
+launch=clEnqueueNDRangeKernel
+for device in cpu,opencl opencl,cpu; do
+    for call in 20 60 110; do
+        run FORGE_CLFAULT="$launch:$call:-5,$launch:$((call + 1)):-5" -- --no-selftest
+        ok "$device, launch $call" good_and "$again"
+    done
+done
+device=opencl:0,opencl:1
+POCL_DEVICES="pthread pthread"
+export POCL_DEVICES
+run -- --no-selftest
+if is_good; then
+    for call in 20 100 200; do
+        run FORGE_CLFAULT="$launch:$call:-5,$launch:$((call + 1)):-5" -- --no-selftest
+        ok "$device, launch $call" good_and "$again"
+    done
+else
+    echo "note: no two devices of one platform here"
+fi
+unset POCL_DEVICES
+device=opencl
+
+# ---- the check of a device at its first use ----
+# Wrong kernels cost their operation the device, not the run: the text stays, and the table names who ran it.
+first_use() {
+    rm -f "$tmp/cache/forge/"*.ok
+    run "$@"
+}
+while read -r operation kernels; do
+    first_use FORGE_CLSKIP="$kernels" --
+    ok "$operation is computed wrongly" good_and "^forge: ran on.*cpu: $operation"
+    first_use FORGE_CLSKIP="$kernels" -- --require-device
+    ok "$operation is computed wrongly, the device required" error_with "opencl:0: $operation .* is wrong: error"
+done <<EOF
+embed embed
+rmsnorm rmsnorm
+linear linear_1,linear_2,linear_4
+rope rope
+act_mul act_mul_silu
+add add
+argmax argmax_part
+EOF
+for kernels in kv_store attn_rows,attn_chunks; do
+    first_use FORGE_CLSKIP="$kernels" --
+    ok "$kernels: whole layers move" good_and '^forge: ran on cpu: embed'
+    ok "$kernels: whole layers move" good_without '^forge: ran on.*opencl'
+done
+first_use FORGE_CLSPOIL=30+ -- --require-device
+ok "reads are spoiled" error_with 'opencl:.* is wrong: error'
+first_use --
+ok "the check of a sound device" good_without cpu:
+run FORGE_CLSKIP=rope --
+ok "a check that passed is remembered" [ "$rc" -eq 0 ] # nothing looks at the device again
+
+# Programs that do not build, likewise.
+rm -f "$tmp/cache/forge/"*
+run FORGE_CLCOUNT="$tmp/all" --
+builds=$(sed -n 's/^clBuildProgram //p' "$tmp/all")
+step=3
+[ "$sweep" = few ] || step=1
+i=1
+while [ "$i" -le "$builds" ]; do
+    rm -f "$tmp/cache/forge/"*
+    run FORGE_CLFAULT="clBuildProgram:$i:-11" --
+    ok "program $i of $builds does not build" good_and '^forge: ran on.*cpu: \|opened again'
+    i=$((i + step))
+done
+
+# ---- the GPU family: its variants give way to the base kernels first ----
+if [ "$sweep" != few ]; then # compilers of CPU runtimes take minutes for it
+    while read -r operation kernels; do
+        first_use FORGE_CLSKIP="$kernels" -- --kernels gpu
+        ok "GPU family, $operation is computed wrongly" good_and "^forge: ran on.*base kernels): $operation"
+    done <<EOF
+linear linear_row,linear_few4,linear_few8,linear_tile
+attention attn_tiles
+EOF
+fi
+
+# ---- ^C ----
+i=0
+n=5
+[ "$sweep" = few ] || n=100
+while [ "$i" -lt "$n" ]; do
+    OPENCL_LAYERS=$layer timeout --preserve-status -k 60 -s INT "0.$((i % 8 + 1))$((i / 8))" "$FORGE" generate \
+        --device opencl -p Hello -n 400 --ignore-eos >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+    ok "interrupted after 0.$((i % 8 + 1)) s" [ $rc -eq 130 -o $rc -eq 0 ]
+    i=$((i + 1))
+done
+
+echo "cl_faults: $runs runs, $recovered of the single failures recovered"
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ]

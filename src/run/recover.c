@@ -147,7 +147,7 @@ bool recover(struct forge_request *r)
         return false;
     }
     r->recovered = true;
-    log_msg(LOG_WARN, "%s; the devices are opened again, and the request goes on where it was: %zu ids of its prompt, %zu new",
+    log_msg(LOG_WARN, "%s; the devices are opened again, and the request goes on where it was (%zu prompt tokens, %zu new)",
             first.msg, r->prompt.n, r->samples[r->at].ids.n);
     if (reopen(e, &err) < 0) {
         err_set(&r->err, first.code, "%s; opening the devices again: %s", first.msg, err.msg);
