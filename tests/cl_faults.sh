@@ -136,6 +136,9 @@ good_and() { is_good && grep -q -e "$1" "$tmp/err"; }
 good_without() { is_good && ! grep -q -e "$1" "$tmp/err"; }
 error_with() { [ "$rc" -eq 1 ] && grep -q -e "^forge: error: .*$1" "$tmp/err"; }
 
+again='open.* again'
+error_again() { error_with "\($again.*($1)\|($1).*$again\)"; }
+
 # ---- whoever asks for the CPU does not wake a driver ----
 device=cpu
 run FORGE_CLCOUNT="$tmp/none" --
@@ -151,14 +154,24 @@ grep -E '^(clCreateProgramWithSource|clBuildProgram|clCreateKernel|clGetProgram.
 sweep --no-selftest --no-kernel-cache
 
 # ---- a device that goes on failing: the error, once ----
-again='open.* again'
 for rule in clEnqueueNDRangeKernel:200+:-5 clEnqueueReadBuffer:4+:-36 clEnqueueWriteBuffer:30+:-4 clSetKernelArg:1000+:-6; do
     run FORGE_CLFAULT="$rule" -- --no-selftest
     code=${rule##*:}
-    ok "$rule" error_with "\($again.*($code)\|($code).*$again\)"
+    ok "$rule" error_again "$code"
 done
 run FORGE_CLFAULT="clEnqueueNDRangeKernel:200:-5,clEnqueueNDRangeKernel:201:-5,clCreateContext:2+:-6" -- --no-selftest
 ok "the device cannot be opened again" error_with '(-5).*opening the devices again: .*(-6)'
+
+# ---- a watchdog ends what takes too long: fewer rows at once ----
+long="The capital of France is and the rest of it is a text that goes on for so long that its steps are of many rows"
+run -- --no-selftest -p "$long"
+cp "$tmp/out" "$tmp/want"
+run FORGE_CLBIG=4000 -- --no-selftest -p "$long"
+ok "launches over 4000 work-items fail" [ "$rc" -eq 0 ]
+ok "launches over 4000 work-items fail: text" cmp -s "$tmp/want" "$tmp/out"
+ok "launches over 4000 work-items fail: told" grep -q 'at most .* rows from now on' "$tmp/err"
+run FORGE_CLBIG=100 -- --no-selftest -p "$long"
+ok "launches over 100 work-items fail" error_again -5
 
 # ---- several devices ----
 launch=clEnqueueNDRangeKernel

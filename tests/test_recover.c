@@ -30,10 +30,12 @@ static void bent_caps(const struct backend *be, struct backend_caps *out)
     out->host_memory = false;
 }
 
+static int too_many; /* rows, from which on linear fails; 0 = never */
+
 static void bent_linear(struct backend *be, const struct tensor *o, const struct tensor *x, const struct tensor *w,
                         const struct tensor *b)
 {
-    if (fails_now())
+    if (fails_now() || (too_many > 0 && x->rows >= too_many))
         backend_fail(be, fail_code, "CL_OUT_OF_RESOURCES (-5)");
     else
         own->linear(be, o, x, w, b);
@@ -216,6 +218,54 @@ START_TEST(the_second_failure_is_the_end)
 }
 END_TEST
 
+/* ---- steps of many rows ---- */
+static int n_opened;
+
+/* Bends what was opened, at the line that says so. */
+static void at_line(void *user, enum forge_log_level level, const char *line)
+{
+    if (level != FORGE_LOG_DEBUG || !strstr(line, "opened again"))
+        return;
+    struct forge_engine *e = user;
+    n_opened++;
+    e->l.free_rows = false; /* steps are whole chunks */
+    bend(e, 0, 0, ERR_DEVICE);
+}
+
+/* A device that fails whatever has too many rows is served with fewer. */
+START_TEST(steps_shrink)
+{
+    static const struct { int too_many, n_opened, rc; } rows[] = {
+        {61, 0, 0}, {60, 2, 0}, {16, 2, 0}, {15, 3, 0}, {3, 3, FORGE_ERR_DEVICE}, {1, 3, FORGE_ERR_DEVICE}};
+    struct kind k = kinds[1];
+    k.chunk = 64;
+    struct forge_request_params p = params_of(&k);
+    struct forge_engine *e = open_kind(&k);
+    struct forge_request *r;
+    struct told want = {0}, got = {0};
+    struct forge_error err = {0};
+    p.on_piece = tell;
+    p.user = &want;
+    forge_request_free(generate(e, &p));
+    bend(e, 0, 0, ERR_DEVICE);
+    fail_code = ERR_DEVICE;
+    too_many = rows[_i].too_many;
+    n_opened = 0;
+    forge_log_set(at_line, e, FORGE_LOG_DEBUG, "load", NULL);
+    p.user = &got;
+    ck_assert_int_eq(forge_generate(e, &p, &r, &err), rows[_i].rc);
+    ck_assert_int_eq(n_opened, rows[_i].n_opened);
+    if (rows[_i].rc == 0)
+        same_told(&got, &want, k.name, rows[_i].too_many);
+    else
+        ck_assert_msg(strstr(err.message, "(-5)") && got.n == 0, "%s", err.message);
+    forge_request_free(r);
+    forge_log_set(NULL, NULL, FORGE_LOG_ERROR, NULL, NULL);
+    too_many = 0;
+    forge_engine_close(e);
+}
+END_TEST
+
 START_TEST(other_failures_are_not_recovered)
 {
     static const int codes[] = {ERR_LIMIT, ERR_NUMERIC, ERR_ARG};
@@ -320,6 +370,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, goes_on_as_if_nothing_had_been, 0, N_KINDS);
     tcase_add_test(t, the_second_failure_is_the_end);
+    tcase_add_loop_test(t, steps_shrink, 0, 6);
     tcase_add_test(t, other_failures_are_not_recovered);
     tcase_add_test(t, what_ran_before_is_still_told);
     tcase_add_loop_test(t, stopped_while_it_is_computed_again, 0, 2);

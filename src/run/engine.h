@@ -69,7 +69,7 @@ struct forge_request {
     size_t n_told;      /* its ids that pieces have told of */
     struct buf piece, fresh; /* scratch: text to tell now, text of one id */
     bool closed;            /* a callback said stop: no more calls */
-    bool recovered;         /* from a device error: the next one is its end */
+    bool recovered;         /* from a device error: the next one is its end, or makes steps smaller */
     bool freed;             /* by a callback: goes at the end of the step */
     /* while running */
     struct sampler *sampler;
@@ -126,8 +126,9 @@ int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vo
 void request_reap(struct forge_engine *e);
 
 /* ---- recover.c ---- */
-/* After a step of r failed with r->err: true when that was a device's first failure in r, the devices are open again
- * and hold what r had stored, so that the step can be taken once more.  Else r->err says what there is to say. */
+/* After a step of r failed with r->err: true when that was a device's first failure in r, or fewer rows at once may
+ * help, the devices are open again and hold what r had stored, so that the step can be taken once more.  Else
+ * r->err says what there is to say. */
 bool recover(struct forge_request *r);
 /* Opens the devices where an earlier request lost them for good. */
 int recover_devices(struct forge_engine *e, struct err *err);

@@ -1,8 +1,8 @@
 /* A request goes on after a device error: the devices are opened again, and what
  * the request's sequence had stored is computed again from its prompt and its
  * new ids, as it was computed the first time.  Lengths, ids and text had not
- * moved, so nothing is told twice.  Once for a request; then the error is its end.
- * Owns what closed instances had counted. */
+ * moved, so nothing is told twice.  Once for a request, and then only while steps
+ * of fewer rows can be tried; else the error is its end.  Owns what closed instances had counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,13 +136,32 @@ static int replay(struct forge_request *r)
     return rc;
 }
 
+/* Rows of the step that failed. */
+static int rows_of_step(const struct forge_request *r)
+{
+    int64_t left = (int64_t)r->prompt.n - r->e->seq.len, piece = seq_piece(&r->e->seq);
+    return r->phase != PHASE_PREFILL ? 1 : (int)(left < piece ? left : piece);
+}
+
+/* Some drivers end what takes them too long, or lack memory for many rows: less at once, from now on. */
+static bool shrink(struct forge_request *r)
+{
+    const int few = 8;
+    int rows = rows_of_step(r);
+    if (rows < few)
+        return false;
+    r->e->l.chunk = rows / 4;
+    log_msg(LOG_WARN, "steps have at most %d rows from now on: one of %d failed twice", r->e->l.chunk, rows);
+    return true;
+}
+
 bool recover(struct forge_request *r)
 {
     struct forge_engine *e = r->e;
     struct err first = r->err, err = {0};
     if (!of_device(r))
         return false;
-    if (r->recovered) {
+    if (r->recovered && !shrink(r)) {
         err_set(&r->err, first.code, "%s (the devices had been opened again before)", first.msg);
         return false;
     }

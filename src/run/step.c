@@ -198,7 +198,7 @@ static void request_step(struct forge_request *r)
     int32_t id = -1;
     bool chosen, was_prefill = r->phase == PHASE_PREFILL;
     int rc = try_step(r, &id, &chosen);
-    while (rc < 0 && recover(r)) /* once at most */
+    while (rc < 0 && recover(r)) /* once, or with fewer rows each time */
         rc = try_step(r, &id, &chosen);
     if (rc < 0 && r->recovered && r->err.code == ERR_CANCELLED) {
         request_end(r, atomic_load(&r->cancel) ? FORGE_FINISH_CANCELLED : FORGE_FINISH_DEADLINE);

@@ -7,6 +7,7 @@
  *   FORGE_CLFAKE="0x1010=268435456,0x102b=Odd GPU"       answers of clGetDeviceInfo (number, or text)
  *   FORGE_CLSPOIL=N or N+   the Nth (and every later) read gives the first byte with a bit turned over
  *   FORGE_CLSKIP="rope,add" launches of kernels of these names do nothing, as if they were compiled wrongly
+ *   FORGE_CLBIG=N           launches of more than N work-items give -5, as where a watchdog ends them
  *   FORGE_CLGROUP=N         what clGetKernelWorkGroupInfo says of every kernel's largest group
  *   FORGE_CLCOUNT=FILE      writes "function calls" lines at exit (input for a sweep)
  *   FORGE_CLQUIET=1         prints the balance only when it is not zero
@@ -209,6 +210,12 @@ static cl_int CL_API_CALL w_clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel
                                                    const size_t *g, const size_t *l, WAIT)
 {
     cl_int e = fault(&s_clEnqueueNDRangeKernel);
+    const char *big = getenv("FORGE_CLBIG");
+    size_t n = 1;
+    for (cl_uint d = 0; d < dim; d++)
+        n *= g[d];
+    if (!e && big && n > strtoul(big, NULL, 10))
+        e = CL_OUT_OF_RESOURCES;
     if (!e && !is_skipped(k))
         e = real.clEnqueueNDRangeKernel(q, k, dim, o, g, l, nw, wl, ev);
     else if (!e && ev)

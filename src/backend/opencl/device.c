@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/opencl/cl.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* extensions of later headers */
@@ -223,7 +224,10 @@ static int add_platform(struct cl_device_set *s, cl_platform_id platform, int pl
     cl_uint n = 0;
     int rc = 0;
 
+    /* a driver may end the process, or hang: the last line tells which */
+    log_debug(LOG_CL, "opencl platform %d is asked for its name", platform_no);
     platform_string(platform, CL_PLATFORM_NAME, d.platform_name, sizeof d.platform_name);
+    log_debug(LOG_CL, "opencl platform %d \"%s\" is asked for its devices", platform_no, d.platform_name);
     cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && n == 0))
         return skip(s, err,
