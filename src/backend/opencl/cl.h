@@ -65,6 +65,8 @@ enum cl_kern {
     CLK_LINEAR_1,
     CLK_LINEAR_2,
     CLK_LINEAR_4,
+    CLK_LINEAR_MANY, /* of f32 weights */
+    CLK_WIDEN,
     CLK_LINEAR_EXPERTS,
     CLK_MIX,
     CLK_SILU_MUL,
@@ -257,6 +259,9 @@ void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tenso
                  const struct kv_rows *rows);
 void cl_attention(struct backend *, const struct tensor *out, const struct tensor *q,
                   const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args);
+/* Bytes for the results of chunks of `part` bytes: for as many as there can ever be, so that the memory does
+ * not grow from step to step; where that is too much for those needed now; false: too much as well. */
+bool cl_attn_scratch(const struct clb *c, size_t part, int64_t parts_now, int64_t parts_ever, size_t *size);
 /* experts.c */
 void cl_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits,
               bool renorm);

@@ -7,16 +7,18 @@
 static const struct tile {
     enum cl_kern kern;
     int rows, cols;
+    int packed_cols; /* of a block format */
     size_t group;
+    bool cols_first; /* neighbours in the launch are neighbours along w, else along x */
 } tiles[] = {
-    {CLK_LINEAR_1, 1, 1, 16},
-    {CLK_LINEAR_2, 2, 2, 8},
-    {CLK_LINEAR_4, 4, 4, 4},
-};
+    {CLK_LINEAR_1, 1, 1, 1, 16, false},
+    {CLK_LINEAR_2, 2, 2, 1, 8, false},
+    {CLK_LINEAR_4, 4, 4, 1, 4, false},
+}, many = {CLK_LINEAR_MANY, 24, 8, 8, 1, true};
 
-static const struct tile *tile_for(int64_t n_rows)
+static bool is_packed(enum dtype dtype)
 {
-    return &tiles[n_rows == 1 ? 0 : n_rows == 2 ? 1 : 2];
+    return dtype_info(dtype)->block_elems > 1;
 }
 
 static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *part,
@@ -24,6 +26,8 @@ static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *
                      const struct tensor *bias)
 {
     struct cl_launch l = cl_begin(c, cl_kern(c, t->kern, dtype), "linear");
+    size_t along_x = cl_ceil_div(x->rows, t->rows);
+    size_t along_w = cl_ceil_div(part->n_rows, is_packed(dtype) ? t->packed_cols : t->cols);
 
     cl_arg_tensor(&l, out);
     cl_arg_tensor(&l, x);
@@ -35,29 +39,26 @@ static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *
     cl_arg_int(&l, x->rows);
     cl_arg_int(&l, part->row);
     cl_arg_int(&l, out->cols);
-    cl_run(&l, 2, (size_t[]){cl_ceil_div(x->rows, t->rows), cl_ceil_div(part->n_rows, t->cols)},
-           (size_t[]){1, t->group});
+    if (t->cols_first)
+        cl_run(&l, 2, (size_t[]){along_w, along_x}, (size_t[]){t->group, 1});
+    else
+        cl_run(&l, 2, (size_t[]){along_x, along_w}, (size_t[]){1, t->group});
 }
 
 /* ---- many rows of x ---- */
-/* A block format costs more to read than to multiply: with so many rows of x its values are written
- * out once, some rows of w at a time that stay in the cache, and multiplied from there. */
+/* Widening a weight costs as much as some products with it: with so many rows of x it is done once, for
+ * some rows of w at a time that stay in the cache, and they are multiplied from there. */
 enum { MANY_ROWS = 16, WIDE_SIZE = 2 << 20 };
-
-static bool is_packed(enum dtype dtype)
-{
-    return dtype_info(dtype)->block_elems > 1;
-}
 
 static void widen(struct clb *c, cl_mem to, const struct cl_rows *part, int64_t cols, enum dtype dtype)
 {
-    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_DEQUANT, dtype), "linear");
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_WIDEN, dtype), "linear");
 
     cl_arg_mem(&l, to, 0);
     cl_arg_mem(&l, part->mem, part->off);
     cl_arg_int(&l, cols);
     cl_arg_int(&l, part->n_rows);
-    cl_run(&l, 2, (size_t[]){cl_ceil_div(cols, 16), (size_t)part->n_rows}, (size_t[]){16, 1});
+    cl_run(&l, 1, (size_t[]){(size_t)part->n_rows}, (size_t[]){8});
 }
 
 static void run_widened(struct clb *c, const struct tensor *out, const struct tensor *x,
@@ -73,7 +74,7 @@ static void run_widened(struct clb *c, const struct tensor *out, const struct te
         widen(c, wide, &part, w->cols, w->dtype);
         part.mem = wide;
         part.off = 0;
-        run_part(c, tile_for(x->rows), &part, out, x, DTYPE_F32, bias);
+        run_part(c, &many, &part, out, x, DTYPE_F32, bias);
     }
 }
 
@@ -87,10 +88,11 @@ void cl_linear(struct backend *be, const struct tensor *out, const struct tensor
         cl_linear_gpu(c, out, x, w, bias);
         return;
     }
-    if (x->rows >= MANY_ROWS && is_packed(w->dtype)) {
+    const struct tile *t = x->rows >= MANY_ROWS ? &many : &tiles[x->rows == 1 ? 0 : x->rows == 2 ? 1 : 2];
+    if (t == &many && w->dtype != DTYPE_F32) {
         run_widened(c, out, x, w, bias);
         return;
     }
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
-        run_part(c, tile_for(x->rows), &part, out, x, w->dtype, bias);
+        run_part(c, t, &part, out, x, w->dtype, bias);
 }

@@ -25,6 +25,8 @@ static const struct row {
     [CLK_LINEAR_1] = {OP_LINEAR, true, {{"linear_cpu.cl", "linear_1"}}},
     [CLK_LINEAR_2] = {OP_LINEAR, true, {{"linear_cpu.cl", "linear_2"}}},
     [CLK_LINEAR_4] = {OP_LINEAR, true, {{"linear_cpu.cl", "linear_4"}}},
+    [CLK_LINEAR_MANY] = {OP_LINEAR, true, {{"linear_cpu.cl", "linear_many"}}},
+    [CLK_WIDEN] = {OP_LINEAR, true, {{"linear_cpu.cl", "widen"}}},
     [CLK_LINEAR_EXPERTS] = {OP_LINEAR_EXPERTS, true, {{"linear_cpu.cl", "linear_experts"}}},
     [CLK_MIX] = {OP_LINEAR_EXPERTS, false, {{"route.cl", "mix_experts"}}},
     [CLK_SILU_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_silu"}}},
