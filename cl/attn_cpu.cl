@@ -6,7 +6,7 @@
  * one formula, whether the same work-item does it (attn_rows) or a second
  * kernel (attn_chunks, attn_join): the same bits.
  * Built with -DHD= head_dim, -DG= query heads of a kv head, -DKV_F16=, and the
- * tile sizes -DPB= positions of scores, -DDB= vectors of values at once (a
+ * tile sizes -DPB= positions of scores (at most 16), -DDB= vectors of values at once (a
  * divisor of NS). */
 #include "common.clh"
 
@@ -74,8 +74,28 @@ static inline void find_rows(ulong *at, const __global int *table, int start, in
     }
 }
 
+/* lane i = tree16(a[i]): the same additions, sixteen at a time */
+static inline float16 trees(const float16 *a)
+{
+    float16 b[8], c[4], d[2], e;
+    UNROLL for (int i = 0; i < 8; i++) b[i] =
+        (float16)(a[2 * i].lo, a[2 * i + 1].lo) + (float16)(a[2 * i].hi, a[2 * i + 1].hi);
+    UNROLL for (int i = 0; i < 4; i++) {
+        float16 u = b[2 * i], v = b[2 * i + 1];
+        c[i] = (float16)(u.s0123, u.s89ab, v.s0123, v.s89ab) + (float16)(u.s4567, u.scdef, v.s4567, v.scdef);
+    }
+    UNROLL for (int i = 0; i < 2; i++) {
+        float16 u = c[2 * i], v = c[2 * i + 1];
+        d[i] = (float16)(u.s01, v.s01, u.s45, v.s45, u.s89, v.s89, u.scd, v.scd) +
+               (float16)(u.s23, v.s23, u.s67, v.s67, u.sab, v.sab, u.sef, v.sef);
+    }
+    e = (float16)(d[0].s02, d[1].s02, d[0].s46, d[1].s46, d[0].s8a, d[1].s8a, d[0].sce, d[1].sce) +
+        (float16)(d[0].s13, d[1].s13, d[0].s57, d[1].s57, d[0].s9b, d[1].s9b, d[0].sdf, d[1].sdf);
+    return e.s048c159d26ae37bf;
+}
+
 /* s[g][j] = scale * (q[g] . k_j) for the positions lo .. hi */
-static inline void scores(float (*s)[CHUNK], const __global float *q, const __global uchar *k,
+static inline void scores(float (*s)[CHUNK + 16], const __global float *q, const __global uchar *k,
                           const ulong *at, int lo, int hi, float scale)
 {
     for (int j = lo; j < hi; j += PB) {
@@ -103,9 +123,16 @@ static inline void scores(float (*s)[CHUNK], const __global float *q, const __gl
                 fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);
         }
 #endif
+#if PB * G <= 16
+        float16 flat[16];
+        float t[16];
+        UNROLL for (int i = 0; i < 16; i++) flat[i] = i < PB * G ? acc[i % PB][i / PB] : 0.0f;
+        vstore16(scale * trees(flat), 0, t);
+        UNROLL for (int g = 0; g < G; g++) UNROLL for (int i = 0; i < PB; i++) s[g][j + i] = t[g * PB + i];
+#else
         UNROLL for (int i = 0; i < PB; i++) UNROLL for (int g = 0; g < G; g++)
-            if (j + i < hi)
-                s[g][j + i] = scale * tree16(acc[i][g]);
+            s[g][j + i] = scale * tree16(acc[i][g]);
+#endif
     }
 }
 
@@ -134,12 +161,13 @@ static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, f
     *l = tree16(acc);
 }
 
-/* acc[b][g] = sum over the positions of s[g][j] v_j, vectors d .. d + DB of the head */
-#define VALUES(d)                                                                                     \
+/* acc[b][g] = sum over the positions of s[g][j] v_j, vectors d .. d + DB of the head; EACH is done at each */
+#define VALUES(d, EACH)                                                                               \
     float16 acc[DB][G];                                                                               \
     UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++) acc[b][g] = 0.0f;          \
     for (int j = lo; j < hi; j++) {                                                                   \
         const __global uchar *row = values + at[j];                                                   \
+        EACH                                                                                          \
         UNROLL for (int b = 0; b < DB; b++)                                                           \
         {                                                                                             \
             float16 x = kv_vector(row, (d) + b);                                                      \
@@ -147,10 +175,19 @@ static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, f
         }                                                                                             \
     }
 
+/* the lines of a key and of a value, once, with the first vectors */
+#define FETCH_ROW(d, at)                                                                              \
+    if ((d) == 0)                                                                                     \
+        UNROLL for (int u = 0; u < HD * KV_SIZE; u += 64)                                             \
+        {                                                                                             \
+            FETCH(IN_PTR(uchar, k) + (at) + u);                                                       \
+            FETCH(values + (at) + u);                                                                 \
+        }
+
 /* s, m, l of the chunk at `start` */
 #define CHUNK_OF(start)                                                                               \
     int lo = max(from - (start), 0), hi = min(last - (start) + 1, CHUNK);                             \
-    float s[G][CHUNK], m[G], l[G];                                                                    \
+    float s[G][CHUNK + 16], m[G], l[G];                                                               \
     ulong at[CHUNK];                                                                                  \
     for (int g = 0; g < G; g++)                                                                       \
         for (int j = 0; j < CHUNK; j += 16)                                                           \
@@ -160,7 +197,8 @@ static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, f
     for (int g = 0; g < G; g++)                                                                       \
         softmax(s[g], lo, hi, cap, inv_cap, &m[g], &l[g]);
 
-/* Chunks i, i + n_split, ... of row r and kv head h, each result to parts[r][head][chunk].
+/* Chunks i, i + n_split, ... of those that row r sees, for kv head h; the result of the c-th that it sees to
+ * parts[r][head][c], c < n_chunks.
  * global (n_split, n_kv, rows) */
 __kernel void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunks, const int n_rows)
 {
@@ -173,9 +211,12 @@ __kernel void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunk
     const __global uchar *values = IN_PTR(uchar, v);
     for (int c = from / CHUNK + (int)get_global_id(0); c <= last / CHUNK; c += n_split) {
         CHUNK_OF(c * CHUNK)
-        __global float *o = OUT_PTR(float, parts) + (head * n_chunks + c) * PART;
+        ulong next[1] = {at[lo]}; /* the next chunk, most likely the next work-item's */
+        if ((c + 1) * CHUNK <= last)
+            find_rows(next, table, (c + 1) * CHUNK, 0, 1, h, n_kv, page_size);
+        __global float *o = OUT_PTR(float, parts) + (head * n_chunks + (c - from / CHUNK)) * PART;
         for (int d = 0; d < NS; d += DB) {
-            VALUES(d)
+            VALUES(d, FETCH_ROW(d, next[0] + (ulong)j * (HD * KV_SIZE)))
             UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++)
                 vstore16(acc[b][g], 0, o + (ulong)g * n_chunks * PART + 16 * (d + b));
         }
@@ -210,11 +251,11 @@ __kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const in
     const __global float *p = IN_PTR(float, parts) + at * n_chunks * PART;
     float M = 0.0f, L = 0.0f;
     float16 O = 0.0f;
-    for (int c = from / CHUNK; c <= last / CHUNK; c++) {
+    for (int c = 0; c <= last / CHUNK - from / CHUNK; c++) {
         const __global float *part = p + (ulong)c * PART;
         float16 o = vload16(0, part + 16 * d);
         float m = part[16 * NS], l = part[16 * NS + 1];
-        if (c == from / CHUNK) {
+        if (c == 0) {
             M = m;
             L = l;
             O = o;
@@ -252,7 +293,7 @@ __kernel void attn_rows(OUT(out), ARGS, const int n_rows)
             M[g] = top;
         }
         for (int d = 0; d < NS; d += DB) {
-            VALUES(d)
+            VALUES(d, )
             UNROLL for (int t = 0; t < DB; t++) UNROLL for (int g = 0; g < G; g++)
                 O[g][d + t] = first ? acc[t][g] : fma(O[g][d + t], (float16)a[g], acc[t][g] * b[g]);
         }

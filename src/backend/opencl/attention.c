@@ -1,6 +1,6 @@
 /* Launches of the KV cache and of attention: few rows split their chunks over
  * work-items and join them, many rows go whole.  Both give the same bits.
- * Must not know positions: they are on the device. */
+ * Of positions only the largest is known: they are on the device. */
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
@@ -35,6 +35,14 @@ void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct ten
 }
 
 /* ---- attention ---- */
+bool cl_attn_scratch(const struct clb *c, size_t part, int64_t parts_now, int64_t parts_ever, size_t *size)
+{
+    size_t most = cl_max_alloc(c) / 2 < MAX_SCRATCH ? cl_max_alloc(c) / 2 : MAX_SCRATCH;
+
+    return (mem_mul(part, (size_t)parts_ever, size) && *size <= most) ||
+           (mem_mul(part, (size_t)parts_now, size) && *size <= most);
+}
+
 struct attn {
     struct clb *c;
     const struct tensor *out, *q;
@@ -43,17 +51,23 @@ struct attn {
     const struct attention_args *args;
     int group;        /* query heads of a kv head */
     int vectors;      /* of 16 values in a head */
-    int64_t n_chunks; /* that a sequence may have */
+    int64_t n_chunks; /* that a row may see */
     char options[96];
 };
+
+/* Chunks that a row at position `last` or before it sees some of. */
+static int64_t chunks_seen(int64_t last, int64_t window)
+{
+    int64_t all = last / CHUNK + 1, most = (window + CHUNK - 2) / CHUNK + 1;
+
+    return window > 0 && most < all ? most : all;
+}
 
 /* Positions of scores and vectors of values that a work-item keeps in registers: at most 16 sums. */
 static void set_options(struct attn *a)
 {
-    int positions = 4, vectors = a->vectors;
+    int positions = a->group < 16 ? 16 / a->group : 1, vectors = a->vectors;
 
-    while (positions > 1 && positions * a->group > 16)
-        positions /= 2;
     while (vectors > 1 && (vectors * a->group > 16 || a->vectors % vectors != 0))
         vectors--;
     snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d", a->kv->head_dim,
@@ -133,16 +147,18 @@ void cl_attention(struct backend *be, const struct tensor *out, const struct ten
                      .args = args,
                      .group = args->n_heads / kv->n_kv_heads,
                      .vectors = (kv->head_dim + 15) / 16,
-                     .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK)};
+                     .n_chunks = chunks_seen(rows->max_pos, args->window)};
     int64_t items = q->rows * kv->n_kv_heads, enough = 8 * (int64_t)a.c->dev.units;
+    bool alone = q->rows <= 2 * rows->pages.rows; /* decoding: no neighbour reads the same keys */
+    int64_t all = chunks_seen((int64_t)rows->pages.cols * kv->page_size - 1, args->window);
+    int64_t heads = q->rows * args->n_heads;
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 
     if (cl_gpu_op(a.c, OP_ATTENTION, kv->k.dtype) && cl_attention_gpu(a.c, out, q, kv, rows, args))
         return;
     set_options(&a);
-    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) &&
-                scratch <= MAX_SCRATCH && scratch <= cl_max_alloc(a.c) / 2;
-    if (items < enough && a.n_chunks > 1 && fits)
+    if ((items < enough || alone) && a.n_chunks > 1 &&
+        cl_attn_scratch(a.c, part, heads * a.n_chunks, heads * all, &scratch))
         run_split(&a, scratch);
     else
         run_rows(&a);

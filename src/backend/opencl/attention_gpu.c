@@ -4,9 +4,8 @@
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
-#include "base/mem.h"
 
-enum { CHUNK = 64, WG = 64, MAX_SPLIT = 128, MAX_SCRATCH = 64 << 20, FEW = 16 };
+enum { CHUNK = 64, WG = 64, MAX_SPLIT = 128, FEW = 16 };
 
 struct attn {
     struct clb *c;
@@ -17,7 +16,7 @@ struct attn {
     int group;         /* query heads of a kv head */
     int heads, tokens; /* of a tile */
     int vectors;       /* of 16 values in a head */
-    int64_t n_chunks;  /* that a sequence may have */
+    int64_t n_chunks;  /* up to the last position of a row */
 };
 
 /* struct tile of attn_gpu.cl and what attn_tiles keeps beside it */
@@ -131,15 +130,15 @@ bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tens
                      .args = args,
                      .group = args->n_heads / kv->n_kv_heads,
                      .vectors = (kv->head_dim + 15) / 16,
-                     .n_chunks = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK)};
+                     .n_chunks = rows->max_pos / CHUNK + 1};
     bool alone = q->rows <=
                  2 * rows->pages.rows; /* about one row of each sequence: no neighbours to share keys with */
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 
     if (!choose_tile(&a, alone || q->rows <= FEW))
         return false;
-    bool fits = mem_mul(part * (size_t)a.n_chunks, (size_t)(q->rows * args->n_heads), &scratch) &&
-                scratch <= MAX_SCRATCH && scratch <= cl_max_alloc(c) / 2;
+    int64_t heads = q->rows * args->n_heads, all = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK);
+    bool fits = cl_attn_scratch(c, part, heads * a.n_chunks, heads * all, &scratch);
     bool idle = (size_t)q->rows * head_tiles(&a) < 16 * (size_t)c->dev.units;
     if (a.tokens == 1 && a.n_chunks > 1 && idle && fits)
         run_split(&a, scratch);
