@@ -8,6 +8,7 @@
 
 #include "run/engine.h"
 #include "tests/engine_kit.h"
+#include "tests/fault.h"
 
 /* ---- an instance that fails ---- */
 static const struct backend_ops *own;
@@ -288,6 +289,61 @@ START_TEST(other_failures_are_not_recovered)
 }
 END_TEST
 
+/* ---- opening fails ---- */
+static size_t refused_at;
+
+static void refuse(void)
+{
+    fault_arm(FAULT_MEMORY | FAULT_SYSTEM, refused_at, false);
+}
+
+/* Whatever is refused while the devices are opened again: the request ends with an error or goes on, nothing is
+ * held that should not be, and the next request opens what is missing. */
+START_TEST(refused_while_it_is_opened_again)
+{
+    const struct kind *k = &kinds[_i];
+    char before[FAULT_HELD_SIZE], after[FAULT_HELD_SIZE];
+    struct forge_request_params p = params_of(k);
+    struct told want = {0};
+    size_t n_failed = 0;
+    bool refused = true;
+    long usual = 0; /* what an engine leaves by this count: libraries' blocks that are freed here */
+    p.on_piece = tell;
+    for (refused_at = 0; refused; refused_at++) { /* at first none is */
+        long n_before = fault_held(before);
+        struct forge_engine *e = open_kind(k);
+        struct told got = {0};
+        struct forge_request *r;
+        struct forge_error err = {0};
+        int rc;
+        p.user = refused_at == 0 ? &want : &got;
+        bend(e, k->bent, 30, ERR_DEVICE);
+        at_failure = refused_at > 0 ? refuse : NULL;
+        rc = forge_generate(e, &p, &r, &err);
+        at_failure = NULL;
+        refused = fault_disarm(NULL) || refused_at == 0;
+        if (rc == 0)
+            same_told(refused_at > 0 ? &got : &want, &want, k->name, (int)refused_at);
+        else
+            test_that(rc == FORGE_ERR_DEVICE || rc == FORGE_ERR_NOMEM || rc == FORGE_ERR_IO, "request %zu refused: %d, %s", refused_at,
+                      rc, err.message);
+        n_failed += rc < 0;
+        forge_request_free(r);
+        got = (struct told){0};
+        p.user = &got;
+        e->l.free_rows = k->free_rows;
+        rc = forge_generate(e, &p, &r, &err);
+        test_that(rc == 0, "after request %zu was refused: %s", refused_at, err.message);
+        same_told(&got, &want, k->name, (int)refused_at);
+        forge_request_free(r);
+        forge_engine_close(e);
+        usual = refused_at == 0 ? fault_held(NULL) - n_before : usual;
+        test_that(fault_held(after) - n_before == usual, "request %zu refused: held before: %s; after: %s", refused_at, before, after);
+    }
+    ck_assert_uint_gt(n_failed, 20);
+}
+END_TEST
+
 /* ---- the table of what ran where ---- */
 static uint64_t calls_of(const struct forge_engine *e, const char *operation)
 {
@@ -365,6 +421,7 @@ END_TEST
 
 int main(void)
 {
+    fault_init();
     Suite *s = suite_create("recover");
     TCase *t = tcase_create("recover");
     tcase_set_timeout(t, 120);
@@ -372,6 +429,7 @@ int main(void)
     tcase_add_test(t, the_second_failure_is_the_end);
     tcase_add_loop_test(t, steps_shrink, 0, 6);
     tcase_add_test(t, other_failures_are_not_recovered);
+    tcase_add_loop_test(t, refused_while_it_is_opened_again, 6, N_KINDS);
     tcase_add_test(t, what_ran_before_is_still_told);
     tcase_add_loop_test(t, stopped_while_it_is_computed_again, 0, 2);
     suite_add_tcase(s, t);
