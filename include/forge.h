@@ -129,7 +129,7 @@ void forge_devices_free(struct forge_devices *d);
 /* ---- engine: a loaded model on its devices ---- */
 enum forge_math { FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST };
 enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 };
-enum forge_load_phase { FORGE_LOAD_WEIGHTS };
+enum forge_load_phase { FORGE_LOAD_WEIGHTS, FORGE_LOAD_KERNELS }; /* weights in tensors; then kernels that are compiled */
 
 struct forge_engine_params {
     size_t struct_size;      /* set by init */
@@ -157,7 +157,8 @@ struct forge_engine_params {
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
     const char *kernel_cache; /* folder where compiled kernels are kept; NULL = they are not */
-    int profile;              /* 1 = operations are timed, which makes devices other than the CPU wait for each */
+    int profile;              /* 1 = operations and kernels are timed: forge_engine_placement, _kernel, _event */
+    const char *kernel_dir;   /* folder with the kernels' texts (.cl, .clh); NULL = those built in */
 };
 
 struct forge_engine;
@@ -173,7 +174,7 @@ struct forge_engine_info {
     int64_t n_layers, d_model, n_vocab, n_ctx, n_ctx_max;
     uint64_t n_params, weight_bytes, kv_bytes, work_bytes;
     int n_threads;             /* that compute, of the device that has most; 0 = unknown */
-    double load_s, compile_s;
+    double load_s, compile_s;  /* compile: of kernels, a part of loading; grows where a step must compile some */
     /* the model's own sampling values; negative = it names none */
     double default_temp, default_top_p, default_min_p, default_repeat_penalty;
     int64_t default_top_k;
@@ -189,6 +190,25 @@ struct forge_placement {
  * an operation's rows one after the other.  NULL where i is not below the count. */
 size_t forge_engine_n_placements(const struct forge_engine *e);
 const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i);
+
+/* What the kernels of OpenCL devices took, as the devices tell it, up to the last step that ended; only with
+ * `profile`.  0 where i is not below their number, else 1. */
+struct forge_kernel {
+    const char *name, *operation, *device; /* name: with what it was compiled for */
+    uint64_t calls, untimed;               /* untimed: calls of which the device told no usable time */
+    double bytes, flops;                   /* the operation's, parted among its kernels by their time */
+    double seconds;
+};
+int forge_engine_kernel(const struct forge_engine *e, size_t i, struct forge_kernel *out);
+
+/* What ran when, for a trace; at most half a million of them for each device are kept.  An operation of its own
+ * where there are no kernels. */
+struct forge_event {
+    const char *name, *operation, *device;
+    double start_s, seconds; /* start: of a clock whose origin means nothing */
+    double bytes, flops;
+};
+int forge_engine_event(const struct forge_engine *e, size_t i, struct forge_event *out);
 
 /* ---- text ---- */
 enum forge_text_flags {

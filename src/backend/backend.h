@@ -9,6 +9,7 @@
 #define FORGE_BACKEND_BACKEND_H
 
 #include "backend/op.h"
+#include "backend/profile.h"
 
 enum backend_math { MATH_EXACT, MATH_FAST };
 
@@ -22,6 +23,8 @@ struct backend_params {
     const char *kernels;    /* kernel family "cpu" or "gpu"; NULL = by device type */
     uint64_t mem_limit;     /* bytes for buffers, 0 = the device's own */
     const char *kernel_cache; /* folder of compiled kernels, made when it is missing; NULL = none is kept */
+    const char *kernel_dir;   /* folder with the kernels' texts; NULL = those built in */
+    bool profile;             /* the device is to time what it runs (op_profile starts it) */
 };
 
 /* A copy with strings of its own; they are listed beside it in registry.c.  false: no memory; fini in any case. */
@@ -56,6 +59,13 @@ struct backend_ops {
      * plainer kernels from now on; false: it has none that are plainer.  For an operation with weights only
      * while none of that type are imported: its other operations go the same way. */
     bool (*fall_back)(struct backend *be, enum op_id op, enum dtype dtype);
+
+    /* Optional: the device times the launches of the operation that ends now, and adds them to stats and prof
+     * by the next sync or read; false: it does not. */
+    bool (*timed)(struct backend *be, enum op_id op, uint64_t bytes, uint64_t flops);
+
+    /* Optional: op_warm. */
+    void (*warm)(struct backend *be, bool on);
 
     /* required; contracts in op.h */
     void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
@@ -93,8 +103,12 @@ struct backend {
     struct err latched;      /* first failure of the step; code 0 = none */
     struct op_stats stats[OP_COUNT];
     bool profiling;
+    bool warming;            /* op_warm: operations compile what they would run, and compute nothing */
+    double compile_s;        /* seconds that went into compiling; op_caps tells them */
+    struct prof *prof;       /* profile.h; NULL = never profiled, or no memory for it */
     /* the operation in progress, kept by op.c for messages and times */
     const char *doing;                              /* its name, NULL = none */
+    enum op_id doing_id;
     int64_t in_rows, in_cols, out_rows, out_cols;
     double started;
     const char *ran_on;   /* its device; guard.c names another, a backend its plainer kernels */

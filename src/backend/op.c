@@ -91,6 +91,7 @@ static bool enter(struct backend *be, enum op_id op, const struct tensor *out, c
     if (be->latched.code != 0 || out->rows == 0)
         return false;
     be->doing = names[op];
+    be->doing_id = op;
     be->in_rows = in->rows;
     be->in_cols = in->cols;
     be->out_rows = out->rows;
@@ -100,17 +101,28 @@ static bool enter(struct backend *be, enum op_id op, const struct tensor *out, c
     return true;
 }
 
+/* By the device where it can, else by waiting; a stand-in's time is its own. */
+static void take_time(struct backend *be, enum op_id op, uint64_t bytes, uint64_t flops)
+{
+    struct err err = {0};
+    int rc;
+
+    if (be->ran_on == be->device && be->ops->timed != NULL && be->ops->timed(be, op, bytes, flops))
+        return;
+    rc = be->ops->sync(be, &err);
+    if (rc != 0)
+        backend_fail(be, rc, "%s", err.msg);
+    double seconds = clock_now() - be->started;
+    be->stats[op].seconds += seconds;
+    prof_add(be->prof, prof_row(be->prof, names[op], op, false), be->started, seconds, (double)bytes, (double)flops);
+}
+
 static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t bytes, uint64_t flops)
 {
     struct op_stats *s = &be->stats[op];
 
-    if (be->profiling) {
-        struct err err = {0};
-        int rc = be->ops->sync(be, &err);
-        if (rc != 0)
-            backend_fail(be, rc, "%s", err.msg);
-        s->seconds += clock_now() - be->started;
-    }
+    if (be->profiling)
+        take_time(be, op, bytes, flops);
     be->doing = NULL;
     s->calls++;
     s->rows += (uint64_t)rows;
@@ -125,6 +137,15 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     }
 }
 
+bool op_warm(struct backend *be, bool on)
+{
+    if (be->ops->warm == NULL)
+        return false;
+    be->warming = on;
+    be->ops->warm(be, on);
+    return true;
+}
+
 const struct op_stats *op_stats(const struct backend *be, enum op_id op)
 {
     assert(op >= 0 && op < OP_COUNT);
@@ -135,16 +156,25 @@ void op_stats_reset(struct backend *be)
 {
     for (int i = 0; i < OP_COUNT; i++)
         be->stats[i] = (struct op_stats){0};
+    prof_reset(be->prof);
 }
 
 void op_profile(struct backend *be, bool on)
 {
     be->profiling = on;
+    if (on && be->prof == NULL)
+        be->prof = prof_new();
+}
+
+const struct prof *op_prof(const struct backend *be)
+{
+    return be->prof;
 }
 
 void op_caps(const struct backend *be, struct backend_caps *out)
 {
     be->ops->caps(be, out);
+    out->compile_s = be->compile_s;
 }
 
 const char *op_device(const struct backend *be)

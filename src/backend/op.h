@@ -81,6 +81,11 @@ int op_export(struct backend *be, float *out, const struct tensor *w, struct err
 void op_begin(struct backend *be);
 int op_sync(struct backend *be, struct err *err) ATTR_WARN_UNUSED;
 
+/* While on, operations make the device ready for launches of their shapes: kernels are compiled, scratch is taken,
+ * and what is computed means nothing (pages and outputs may be written).  False: this backend has nothing to make
+ * ready, and its operations would run. */
+bool op_warm(struct backend *be, bool on);
+
 /* ---- operations ---- */
 /* out[r] = scale * table[ids[r]]            out [n, d], table [vocab, d] any weight type */
 void op_embed(struct backend *be, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);
@@ -142,12 +147,14 @@ const char *op_name(enum op_id op);
 struct op_stats {
     uint64_t calls, rows;
     uint64_t bytes, flops; /* from the shapes: what must be moved and computed */
-    double seconds;        /* only while profiling */
+    double seconds;        /* only while profiling: of its kernels where the device times them */
     const char *device;    /* who ran it, "opencl:0, cpu" where another device did a part; NULL = never called */
 };
 const struct op_stats *op_stats(const struct backend *be, enum op_id op);
 void op_stats_reset(struct backend *be);
-void op_profile(struct backend *be, bool on); /* timing each operation (waits after each one) */
+/* Times operations and keeps a trace (profile.h).  A device that was opened with params.profile times its
+ * kernels itself; else each operation is waited for. */
+void op_profile(struct backend *be, bool on);
 const char *op_device(const struct backend *be); /* "cpu", "ref", "opencl:0 ..." as printed to users */
 
 struct backend_caps {
@@ -155,6 +162,8 @@ struct backend_caps {
     size_t max_alloc;   /* bytes of one buffer, 0 = no limit known */
     uint64_t mem_size;  /* bytes of the device, 0 = unknown */
     int n_threads;      /* that compute, 0 = unknown */
+    bool shares_host;   /* computes in the host's memory: what it takes counts there, once */
+    double compile_s;   /* seconds that went into compiling kernels so far */
 };
 void op_caps(const struct backend *be, struct backend_caps *out);
 

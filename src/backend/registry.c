@@ -385,6 +385,7 @@ static const size_t strings[] = {
     offsetof(struct backend_params, cpu_isa),
     offsetof(struct backend_params, kernels),
     offsetof(struct backend_params, kernel_cache),
+    offsetof(struct backend_params, kernel_dir),
 };
 enum { N_STRINGS = sizeof strings / sizeof *strings };
 
@@ -416,8 +417,11 @@ void backend_params_fini(struct backend_params *p)
 
 void registry_close(struct backend *be)
 {
-    if (be != NULL)
-        be->ops->close(be);
+    if (be == NULL)
+        return;
+    struct prof *p = be->prof;
+    be->ops->close(be);
+    prof_free(p);
 }
 
 const char *registry_cpu_isa(char *out, size_t size)

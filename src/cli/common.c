@@ -78,7 +78,7 @@ const struct opt common_device_opts[] = {
     {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL,
      "keep no prefixes of earlier prompts"},
     {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,
-     "a table of operations on stderr, and as JSON in FILE"},
+     "tables of operations and kernels on stderr; a trace for chrome://tracing in FILE"},
     {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto",
      "who multiplies matrices on OpenCL"},
     {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL, "CLBlast overrides (OpenCL)"},
@@ -194,9 +194,11 @@ char *common_model_path(const struct common *c)
 
 static int on_load(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total)
 {
-    (void)phase;
-    if (user)
-        progress_update(user, done, total);
+    struct progress *p = user;
+    if (p && phase == FORGE_LOAD_KERNELS)
+        progress_next(p, "compiling kernels", "parts");
+    if (p)
+        progress_update(p, done, total);
     return interrupted();
 }
 
@@ -241,6 +243,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->gpu_mem = c->gpu_mem;
     p->no_prefix_cache = c->no_prefix_cache;
     p->kernel_cache = kernel_cache;
+    p->kernel_dir = c->kernel_dir;
     p->profile = c->profile.given;
     p->on_load = on_load;
     p->user = load;
@@ -295,7 +298,7 @@ void common_unused(const struct common *c, const char *device)
     } flags[] = {
         {"--gemm", c->gemm != GEMM_CHOICE_AUTO, true},
         {"--clblast-params", c->clblast_params != NULL, true},
-        {"--kernel-dir", c->kernel_dir != NULL, true},
+        {"--kernel-dir", c->kernel_dir != NULL, false},
         {"--kernel-cache", c->kernel_cache != NULL, false},
         {"--kernels", c->kernels != KERNELS_CHOICE_AUTO, false},
         {"--gpu-mem", c->gpu_mem != 0, false},
@@ -331,62 +334,7 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     return rc < 0 ? common_open_failed(err.code, err.message) : 0;
 }
 
-/* ---- --profile ---- */
-
-void profile_begin(struct profile *p, const char *path)
-{
-    struct err err = {0};
-    *p = (struct profile){.path = path};
-    if (path && out_file_open(&p->json, path, &err) < 0) {
-        msg_error("%s", err.msg);
-        p->failed = true;
-    }
-    if (msg_level() >= 0)
-        fprintf(stderr, "%-16s %-12s %9s %10s %11s %9s %9s %9s\n", "operation", "device", "calls", "rows", "ms",
-                "ms/call", "GB/s", "GFLOP/s");
-    if (p->json.f)
-        fputs("[", p->json.f);
-}
-
-void profile_put(struct profile *p, const struct profile_row *r)
-{
-    double ms = 1e3 * r->seconds, per_s = r->seconds > 0 ? 1e-9 / r->seconds : 0;
-    if (r->calls == 0)
-        return;
-    if (msg_level() >= 0)
-        fprintf(stderr, "%-16s %-12s %9" PRIu64 " %10" PRIu64 " %11.3f %9.3f %9.2f %9.2f\n", r->operation,
-                r->device, r->calls, r->rows, ms, ms / (double)r->calls, (double)r->bytes * per_s,
-                (double)r->flops * per_s);
-    if (p->json.f)
-        fprintf(p->json.f,
-                "%s\n{\"operation\":\"%s\",\"device\":\"%s\",\"calls\":%" PRIu64 ",\"rows\":%" PRIu64
-                ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"seconds\":%.9g}",
-                p->any ? "," : "", r->operation, r->device, r->calls, r->rows, r->bytes, r->flops, r->seconds);
-    p->any = true;
-}
-
-int profile_end(struct profile *p)
-{
-    struct err err = {0};
-    if (p->json.f)
-        fputs("\n]\n", p->json.f);
-    if (out_file_close(&p->json, true, &err) < 0) {
-        msg_error("%s", err.msg);
-        p->failed = true;
-    }
-    return p->failed ? EXIT_FAILED : EXIT_OK;
-}
-
 int common_profile(const struct common *c, const struct forge_engine *e, int status)
 {
-    struct profile p;
-    const struct forge_placement *row;
-    if (!c->profile.given || !e)
-        return status;
-    profile_begin(&p, c->profile.value);
-    for (size_t i = 0; (row = forge_engine_placement(e, i)) != NULL; i++)
-        profile_put(&p, &(struct profile_row){row->operation, row->device, row->calls, row->rows, row->bytes,
-                                              row->flops, row->seconds});
-    int end = profile_end(&p);
-    return status ? status : end;
+    return c->profile.given && e ? profile_engine(c->profile.value, e, status) : status;
 }

@@ -10,6 +10,7 @@
 
 #include "cli/opts.h"
 #include "cli/out.h"
+#include "cli/profile.h"
 #include "cli/progress.h"
 
 struct common {
@@ -75,21 +76,7 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
  * OpenCL device does run and this version has no such thing. */
 void common_unused(const struct common *c, const char *device);
 
-/* --profile: a table of operations on stderr (not with -q), and as JSON in the flag's file. */
-struct profile_row {
-    const char *operation, *device;
-    uint64_t calls, rows, bytes, flops;
-    double seconds;
-};
-struct profile {
-    const char *path; /* borrowed; NULL = no file */
-    struct out_file json;
-    bool any, failed;
-};
-void profile_begin(struct profile *p, const char *path);
-void profile_put(struct profile *p, const struct profile_row *row);
-int profile_end(struct profile *p); /* an exit status */
-/* The whole of it for an engine: `status`, or that of the profile where this is the first failure.  Nothing
+/* --profile for an engine: `status`, or that of the profile where this is the first failure.  Nothing
  * where no profile was asked for. */
 int common_profile(const struct common *c, const struct forge_engine *e, int status);
 

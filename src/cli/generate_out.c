@@ -171,6 +171,8 @@ void generate_stats(const struct forge_engine *e, const struct job *j)
     msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m->input_tokens,
              m->output_tokens, forge_finish_name(forge_request_finish(j->request, 0)),
              forge_request_seed(j->request));
+    if (info->compile_s >= 0.0005)
+        msg_info("compiling kernels took %.3f s", info->compile_s);
     msg_info(
         "load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
         info->load_s, m->prefill_s, m->prefill_tok_s, m->decode_s, m->decode_tok_s, m->ttft_ms, m->tpot_ms);

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -18,6 +19,15 @@ void progress_start(struct progress *p, const char *what, const char *unit)
 {
     *p =
         (struct progress){.what = what, .unit = unit, .last = clock_now(), .bar = isatty(STDERR_FILENO) == 1};
+}
+
+void progress_next(struct progress *p, const char *what, const char *unit)
+{
+    if (strcmp(p->what, what) == 0)
+        return;
+    progress_end(p);
+    p->what = what;
+    p->unit = unit;
 }
 
 void progress_update(struct progress *p, uint64_t done, uint64_t total)

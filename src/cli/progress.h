@@ -16,6 +16,8 @@ struct progress {
 };
 
 void progress_start(struct progress *p, const char *what, const char *unit);
+/* Another thing from here on; the same again changes nothing. */
+void progress_next(struct progress *p, const char *what, const char *unit);
 void progress_update(struct progress *p, uint64_t done, uint64_t total);
 void progress_end(struct progress *p); /* wipes the bar; may be called again */
 

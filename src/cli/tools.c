@@ -21,6 +21,12 @@ static int on_load(void *user, size_t done, size_t total)
     return interrupted();
 }
 
+static int on_compile(void *user, size_t done, size_t total)
+{
+    progress_next(user, "compiling kernels", "parts");
+    return on_load(user, done, total);
+}
+
 void tool_load_params(struct load_params *p, const struct common *c, const char *model)
 {
     struct forge_engine_params e;
@@ -48,6 +54,7 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     if (max_seqs > p.kv.max_seqs)
         p.kv.max_seqs = (int)max_seqs;
     p.progress = on_load;
+    p.compiling = on_compile;
     p.user = &load;
     int rc = load_open(&t->l, &p, &err);
     progress_end(&load);
@@ -65,17 +72,34 @@ int tool_open(struct tool *t, const struct common *c, int64_t n_ctx, int64_t max
     return rc < 0 ? common_open_failed(rc, err.msg) : 0;
 }
 
+/* ---- the profile: rows over all instances ---- */
+static int tool_operation(const void *of, size_t i, struct forge_placement *out)
+{
+    const struct tool *t = of;
+    if (i >= (size_t)t->l.n_backends * OP_COUNT)
+        return 0;
+    enum op_id op = (enum op_id)(i % OP_COUNT);
+    const struct op_stats *s = op_stats(t->l.backends[i / OP_COUNT], op);
+    *out = (struct forge_placement){op_name(op), s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds};
+    return 1;
+}
+
+static int tool_kernel(const void *of, size_t i, struct forge_kernel *out)
+{
+    const struct tool *t = of;
+    return load_kernel(&t->l, i, out);
+}
+
+static int tool_event(const void *of, size_t i, struct forge_event *out)
+{
+    const struct tool *t = of;
+    return load_event(&t->l, i, out);
+}
+
 static int print_profile(const struct tool *t)
 {
-    struct profile p;
-    profile_begin(&p, t->profile->value);
-    for (int i = 0; i < t->l.n_backends; i++)
-        for (int op = 0; op < OP_COUNT; op++) {
-            const struct op_stats *s = op_stats(t->l.backends[i], (enum op_id)op);
-            profile_put(&p, &(struct profile_row){op_name((enum op_id)op), s->device, s->calls, s->rows, s->bytes,
-                                                  s->flops, s->seconds});
-        }
-    return profile_end(&p);
+    const struct profile_source s = {tool_operation, tool_kernel, tool_event, t};
+    return profile_print(t->profile->value, &s);
 }
 
 int tool_close(struct tool *t, int status)

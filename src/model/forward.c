@@ -104,6 +104,16 @@ static void moe(const struct model_config *c, struct stage *s, const struct laye
     op_add(s->be, &v[WORK_X], &v[WORK_X], &v[WORK_TMP]);
 }
 
+static void layer(const struct forward *f, struct stage *s, int64_t l)
+{
+    const struct model_config *c = &f->m->config;
+    attention(f, s, l);
+    if (c->layers[l].moe)
+        moe(c, s, &f->m->layers[l]);
+    else
+        mlp(c, s, &f->m->layers[l]);
+}
+
 /* Logits of the wanted rows only. */
 static void head(const struct forward *f, struct stage *s, const struct forward_batch *b)
 {
@@ -190,11 +200,7 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct err *er
         if (rc)
             break;
         s = next;
-        attention(f, s, l);
-        if (c->layers[l].moe)
-            moe(c, s, &m->layers[l]);
-        else
-            mlp(c, s, &m->layers[l]);
+        layer(f, s, l);
         rc = trace(f, s, l + 1, err);
     }
     if (rc == 0)
@@ -229,6 +235,84 @@ int forward_argmax(struct forward *f, int32_t *out, struct err *err)
         return err_set(err, ERR_ARG, "the step wanted no logits");
     op_argmax(s->be, &s->v[WORK_ARGMAX], &s->v[WORK_LOGITS]);
     return op_read(s->be, out, &s->v[WORK_ARGMAX], err);
+}
+
+/* ---- making ready ---- */
+
+/* One stage's part of a step, which computes nothing while its instance warms. */
+static int warm_stage(struct forward *f, struct stage *s, const struct forward_batch *b, struct err *err)
+{
+    const struct model *m = f->m;
+    if (s->first)
+        op_embed(s->be, &s->v[WORK_X], &m->embed, &s->v[WORK_IDS], m->config.embed_scale);
+    for (int64_t l = 0; l < m->config.n_layers; l++)
+        if (&f->stages[f->stage_of[l]] == s)
+            layer(f, s, l);
+    if (s->last) {
+        head(f, s, b);
+        op_argmax(s->be, &s->v[WORK_ARGMAX], &s->v[WORK_LOGITS]);
+    }
+    return op_sync(s->be, err);
+}
+
+/* A step of n rows on every stage that can be made ready. */
+static int warm_rows(struct forward *f, struct forward_batch *b, int n_rows, struct err *err)
+{
+    int rc = 0;
+    b->n_rows = n_rows;
+    b->n_want = n_rows < f->limits.max_rows && n_rows < f->limits.max_want ? n_rows : 1;
+    workspace_begin(f, b);
+    for (int i = 0; i < f->n_stages && rc == 0; i++) {
+        struct stage *s = &f->stages[i];
+        if (!op_warm(s->be, true))
+            continue;
+        rc = warm_stage(f, s, b, err);
+        op_warm(s->be, false);
+        op_stats_reset(s->be);
+    }
+    return rc;
+}
+
+int forward_warm(struct forward *f, model_progress *progress, void *user, struct err *err)
+{
+    /* backends change kernels at some small numbers of rows; the last is a whole chunk */
+    const int counts[] = {1, 2, 4, 8, 16, f->limits.max_rows}, n_counts = sizeof counts / sizeof *counts;
+    struct forward_batch b = {.n_seqs = 1};
+    int32_t *zeros = NULL, *wanted = NULL;
+    int rc = 0, n_zeros = f->limits.max_rows;
+    bool wanting = false;
+    for (int i = 0; i < f->n_stages; i++)
+        if (op_warm(f->stages[i].be, true)) {
+            op_warm(f->stages[i].be, false);
+            wanting = true;
+        }
+    if (!wanting)
+        return 0;
+    for (int g = 0; g < f->m->config.n_groups; g++)
+        n_zeros = f->limits.max_pages[g] > n_zeros ? f->limits.max_pages[g] : n_zeros;
+    zeros = mem_array((size_t)n_zeros, sizeof *zeros);
+    wanted = mem_array((size_t)f->limits.max_rows, sizeof *wanted);
+    if (!zeros || !wanted) {
+        rc = err_set(err, ERR_NOMEM, "no memory for the first steps of %d rows", f->limits.max_rows);
+        goto done;
+    }
+    for (int i = 0; i < f->limits.max_rows; i++)
+        wanted[i] = i;
+    b.ids = b.pos = b.seq = zeros;
+    b.want = wanted;
+    for (int g = 0; g < f->m->config.n_groups; g++)
+        b.pages[g] = zeros;
+    for (int i = 0; i < n_counts && rc == 0; i++) {
+        if (i < n_counts - 1 && counts[i] >= f->limits.max_rows)
+            continue;
+        rc = warm_rows(f, &b, counts[i], err);
+        if (rc == 0 && progress && progress(user, (size_t)i + 1, (size_t)n_counts))
+            rc = err_set(err, ERR_CANCELLED, "stopped while kernels were compiled");
+    }
+done:
+    free(zeros);
+    free(wanted);
+    return rc;
 }
 
 void forward_trace(struct forward *f, float *out)

@@ -41,6 +41,10 @@ int forward_logits(struct forward *f, float *out, struct err *err) ATTR_WARN_UNU
 int forward_argmax(struct forward *f, int32_t *out,
                    struct err *err) ATTR_WARN_UNUSED; /* [n_want], -1 = not finite */
 
+/* Makes devices ready for steps of few and of many rows, so that no step compiles kernels; what steps compute is
+ * not touched.  `progress` (may be NULL) is called with done and total; non-zero = stop (ERR_CANCELLED). */
+int forward_warm(struct forward *f, model_progress *progress, void *user, struct err *err);
+
 /* For `logits --hidden`: while out is not NULL each step also reads the last row after the embedding, each
  * layer and the final norm into out [n_layers + 2, d_model]. */
 void forward_trace(struct forward *f, float *out);

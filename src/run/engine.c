@@ -37,6 +37,12 @@ static int pass_progress(void *user, size_t done, size_t total)
     return w->on_load(w->user, FORGE_LOAD_WEIGHTS, done, total);
 }
 
+static int pass_compiling(void *user, size_t done, size_t total)
+{
+    const struct load_watch *w = user;
+    return w->on_load(w->user, FORGE_LOAD_KERNELS, done, total);
+}
+
 void engine_load_params(struct load_params *out, const struct forge_engine_params *p)
 {
     load_params_init(out);
@@ -55,6 +61,8 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
         .kernels = p->kernels,
         .mem_limit = p->gpu_mem,
         .kernel_cache = p->kernel_cache,
+        .kernel_dir = p->kernel_dir,
+        .profile = p->profile != 0,
     };
     out->kv = (struct kv_params){
         .dtype = kv_types[p->kv_type],
@@ -86,6 +94,7 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
     *watch = (struct load_watch){p->on_load, p->user};
     if (p->on_load) {
         out->progress = pass_progress;
+        out->compiling = pass_compiling;
         out->user = watch;
     }
     return 0;
@@ -125,6 +134,7 @@ static void fill_info(struct forge_engine *e)
         .work_bytes = l->work_bytes,
         .n_threads = threads_of(l),
         .load_s = l->load_s,
+        .compile_s = load_compile_s(l),
         .default_temp = c->sampling.temp,
         .default_top_p = c->sampling.top_p,
         .default_min_p = c->sampling.min_p,
@@ -242,6 +252,7 @@ void engine_place(struct forge_engine *e)
                 place(e, first, &(struct forge_placement){name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds});
         }
     }
+    e->info.compile_s = load_compile_s(&e->l);
 }
 
 size_t forge_engine_n_placements(const struct forge_engine *e)
@@ -252,4 +263,14 @@ size_t forge_engine_n_placements(const struct forge_engine *e)
 const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i)
 {
     return i < e->n_placements ? &e->placement[i] : NULL;
+}
+
+int forge_engine_kernel(const struct forge_engine *e, size_t i, struct forge_kernel *out)
+{
+    return load_kernel(&e->l, i, out);
+}
+
+int forge_engine_event(const struct forge_engine *e, size_t i, struct forge_event *out)
+{
+    return load_event(&e->l, i, out);
 }

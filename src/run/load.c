@@ -171,7 +171,7 @@ static int check_places(const struct loaded *l, const struct load_need *need, co
         op_caps(l->backends[i], &caps);
         places[i] = (struct load_place){
             .device = op_device(l->backends[i]),
-            .host = caps.host_memory,
+            .host = caps.host_memory || (caps.shares_host && !p->backend.mem_limit),
             .limit = p->backend.mem_limit ? p->backend.mem_limit : caps.mem_size,
             .share = (split ? split[i] : 1) / total,
         };
@@ -307,12 +307,25 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
         goto done;
     rc = load_open_rest(out, &kv, err);
     if (rc == 0)
+        rc = forward_warm(out->forward, p->compiling, p->user, err);
+    if (rc == 0)
         rc = load_keep(out, p, &kv, err);
 done:
     if (rc < 0)
         load_close(out);
     out->load_s = clock_now() - start;
     return rc;
+}
+
+double load_compile_s(const struct loaded *l)
+{
+    double sum = 0;
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        sum += caps.compile_s;
+    }
+    return sum;
 }
 
 void load_close(struct loaded *l)

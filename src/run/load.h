@@ -17,7 +17,8 @@ struct load_params {
     int chunk;             /* rows of one step of a prefill; a step may always hold max_seqs rows */
     int max_want;          /* rows whose logits one step may read, at least max_seqs; 0 = what 32 MiB hold */
     bool no_weights;       /* only weights' index, configuration and tokenizer (inspect, tokenize) */
-    model_progress *progress;
+    model_progress *progress;  /* of the weights, in tensors */
+    model_progress *compiling; /* of the kernels, in parts of it */
     void *user;
 };
 void load_params_init(struct load_params *p);
@@ -39,6 +40,13 @@ struct loaded {
     struct load_again *again;      /* how the devices were opened */
     double load_s;
 };
+/* Rows of a profile over all instances, as forge_engine_kernel and forge_engine_event. */
+struct forge_kernel;
+struct forge_event;
+int load_kernel(const struct loaded *l, size_t i, struct forge_kernel *out);
+int load_event(const struct loaded *l, size_t i, struct forge_event *out);
+/* Seconds that went into compiling kernels so far. */
+double load_compile_s(const struct loaded *l);
 /* Refuses what does not fit, with figures, before weights are read. */
 int load_open(struct loaded *out, const struct load_params *p, struct err *err);
 void load_close(struct loaded *l);

@@ -64,6 +64,8 @@ int load_reopen(struct loaded *l, struct err *err)
     }
     if (rc == 0)
         rc = load_open_rest(l, &a->kv, err);
+    if (rc == 0)
+        rc = forward_warm(l->forward, NULL, NULL, err);
     if (rc < 0)
         close_devices(l);
     else

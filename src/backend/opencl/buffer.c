@@ -9,7 +9,7 @@
 #include "backend/opencl/cl.h"
 #include "base/mem.h"
 
-enum { STAGING_SIZE = 4 << 20, ROUND = 64 };
+enum { STAGING_SIZE = 4 << 20, ROUND = 64, PAGE = 4096, LARGE = 1 << 20 };
 
 /* ---- memory objects ---- */
 size_t cl_max_alloc(const struct clb *c)
@@ -17,24 +17,31 @@ size_t cl_max_alloc(const struct clb *c)
     return c->dev.max_alloc > 0 ? c->dev.max_alloc : SIZE_MAX;
 }
 
+/* Whether memory for `rounded` bytes may be asked for; err has the figures. */
+static bool may_take(struct clb *c, size_t size, size_t rounded, const char *what, struct err *err)
+{
+    if (rounded < size || rounded > cl_max_alloc(c)) {
+        err_set(err, ERR_LIMIT,
+                "%s: %s of %zu bytes is larger than the device's largest allocation of %zu bytes (%s)",
+                c->base.device, what, size, c->dev.max_alloc, c->dev.name);
+        return false;
+    }
+    if (c->budget > 0 && (rounded > c->budget || c->used > c->budget - rounded)) {
+        err_set(err, ERR_LIMIT,
+                "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s)", c->base.device,
+                what, size, c->used, c->budget, c->dev.name);
+        return false;
+    }
+    return true;
+}
+
 cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err)
 {
     cl_int code;
     size_t rounded = (size + ROUND - 1) / ROUND * ROUND;
 
-    if (rounded < size || rounded > cl_max_alloc(c)) {
-        err_set(err, ERR_LIMIT,
-                "%s: %s of %zu bytes is larger than the device's largest allocation of %zu bytes (%s)",
-                c->base.device, what, size, c->dev.max_alloc, c->dev.name);
+    if (!may_take(c, size, rounded, what, err))
         return NULL;
-    }
-    if (c->budget > 0 && (rounded > c->budget || c->used > c->budget - rounded)) {
-        err_set(err, ERR_LIMIT,
-                "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s; --gpu-mem "
-                "sets the budget)",
-                c->base.device, what, size, c->used, c->budget, c->dev.name);
-        return NULL;
-    }
     cl_mem mem = clCreateBuffer(c->ctx, CL_MEM_READ_WRITE, rounded > 0 ? rounded : ROUND, NULL, &code);
     if (code != CL_SUCCESS) {
         int class = cl_error_class(code);
@@ -43,6 +50,34 @@ cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err)
                 c->base.device, what, size, cl_error_name(code), code, c->dev.name, c->dev.driver, c->used);
         return NULL;
     }
+    c->used += size;
+    return mem;
+}
+
+/* On a device that computes in the host's memory: fresh pages of the system, which are zero and are taken only
+ * when they are written; a KV cache is mostly never. */
+static cl_mem host_mem_new(struct clb *c, size_t size, void **host, struct err *err)
+{
+    cl_int code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    size_t rounded = (size + ROUND - 1) / ROUND * ROUND;
+    uint8_t *block = NULL;
+    cl_mem mem = NULL;
+
+    if (!may_take(c, size, rounded, "a buffer", err))
+        return NULL;
+    block = mem_array(rounded + PAGE, 1);
+    if (block != NULL) {
+        uint8_t *at = block + (PAGE - (uintptr_t)block % PAGE) % PAGE;
+        mem = clCreateBuffer(c->ctx, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, rounded, at, &code);
+    }
+    if (mem == NULL || code != CL_SUCCESS) {
+        free(block);
+        err_set(err, cl_error_class(code), "%s: a buffer of %zu bytes: %s (%d) on %s, driver %s; %" PRIu64
+                " bytes were taken before", c->base.device, size, cl_error_name(code), code, c->dev.name,
+                c->dev.driver, c->used);
+        return NULL;
+    }
+    *host = block;
     c->used += size;
     return mem;
 }
@@ -79,6 +114,9 @@ void cl_free(struct buffer *buf)
             cl_window_release(c, p->window);
         else
             clReleaseMemObject(p->mem); /* the runtime keeps it for what is enqueued */
+        if (p->host != NULL)
+            clFinish(c->queue); /* but not the memory below it */
+        free(p->host);
     }
     free(b->parts);
     free(b);
@@ -93,6 +131,12 @@ struct buffer *cl_alloc(struct backend *be, size_t size, struct err *err)
     if (b == NULL)
         return NULL;
     b->parts[0].size = size;
+    if (c->dev.type == CL_DEVICE_TYPE_CPU && size >= LARGE) {
+        b->parts[0].mem = host_mem_new(c, size, &b->parts[0].host, err);
+        if (b->parts[0].mem == NULL)
+            goto fail;
+        return &b->b;
+    }
     b->parts[0].mem = cl_mem_new(c, size, "a buffer", err);
     if (b->parts[0].mem == NULL)
         goto fail;
@@ -279,6 +323,7 @@ int cl_read(struct backend *be, void *dst, const struct tensor *src, struct err 
         from += n;
         left -= n;
     }
+    cl_profile_drain(c);
     c->staging_used = 0;
     return code == CL_SUCCESS ? 0 : cl_err(c, code, "reading from the device", err);
 }

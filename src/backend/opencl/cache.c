@@ -87,8 +87,10 @@ void cl_identity(const struct backend *be, uint64_t id[2])
 
     hash_device(c, id);
     mix(id, choice, sizeof choice);
-    for (size_t i = 0; i < cl_n_texts; i++)
-        mix(id, cl_texts[i].text, strlen(cl_texts[i].text));
+    for (size_t i = 0; i < cl_n_texts; i++) {
+        const char *text = cl_program_text(c, cl_texts[i].name, NULL);
+        mix(id, text != NULL ? text : "", text != NULL ? strlen(text) : 0);
+    }
 }
 
 struct cl_cache_key cl_cache_key(struct clb *c, const char *source, size_t len, const char *options)

@@ -106,10 +106,10 @@ struct clb {             /* the backend */
     cl_command_queue queue;
     struct cl_programs *programs; /* program.c */
     struct cl_scratch *scratch;   /* grown on demand at load, see cl_scratch_get */
-    struct cl_profile *profile;   /* NULL = off */
+    struct cl_profile *profile;   /* profile.c; NULL = off */
     uint64_t used;                /* bytes allocated */
     uint64_t budget;              /* 0 = unknown */
-    double compile_s;
+    double warm_start, warm_built; /* when op_warm began, and compile_s by then */
     bool zero_copy; /* weights stay in the mapped file */
     struct cl_window *windows;
     cl_kernel kern[CLK_COUNT][CL_N_WEIGHTS]; /* of variants.c, as far as used */
@@ -136,6 +136,7 @@ struct cl_part {
     size_t pad;     /* bytes that its rows take beyond that in the split layout */
     size_t mem_off; /* where that is inside mem (a mapped file's memory object holds many tensors) */
     struct cl_window *window; /* whose mem that is, NULL = the buffer's own */
+    void *host;               /* what the buffer's own memory lies in, freed after it; NULL = the runtime's */
 };
 enum cl_layout {
     CL_LAYOUT_STORED, /* as in the file */
@@ -200,6 +201,11 @@ void cl_cache_put(struct clb *c, const struct cl_cache_key *key, cl_program p);
  * a size of its own refuses (false). */
 size_t cl_kernel_group(struct clb *c, cl_kernel k);
 bool cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size);
+/* A kernel file's text, from params.kernel_dir or built in; NULL: err says why. */
+const char *cl_program_text(struct clb *c, const char *name, struct err *err);
+const char *cl_kernel_label(struct clb *c, cl_kernel k); /* "linear_1 BF16", for profiles */
+/* The smallest launch that makes the driver compile what one of this shape needs; false: that was done. */
+bool cl_kernel_warm(struct clb *c, cl_kernel k, int dims, size_t *global, const size_t *local);
 
 /* ---- launches (launch.c) ---- */
 struct cl_launch {
@@ -221,6 +227,16 @@ void cl_arg_local(struct cl_launch *l, size_t size);
  * when the launch is refused for resources; kernels guard their own ranges. local 0 = 1. */
 void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local);
 
+/* ---- times (profile.c) ---- */
+void cl_profile_open(struct clb *c);
+void cl_profile_close(struct clb *c);
+/* Where the next launch puts its event; NULL: it is not timed. */
+cl_event *cl_profile_event(struct clb *c);
+/* That launch was made, of this kernel for this operation. */
+void cl_profile_launched(struct clb *c, const char *kernel, enum op_id op);
+/* Reads and releases what is held; waits for it. */
+void cl_profile_drain(struct clb *c);
+
 /* ---- operations: one launcher file per group, all named cl_NAME; table in ops.c ---- */
 extern const struct backend_ops cl_ops;
 
@@ -236,6 +252,8 @@ int cl_import(struct backend *be, struct tensor *out, const struct host_matrix *
 int cl_export(struct backend *be, float *out, const struct tensor *w, struct err *err);
 void cl_step_begin(struct backend *be);
 int cl_sync(struct backend *be, struct err *err);
+bool cl_timed(struct backend *be, enum op_id op, uint64_t bytes, uint64_t flops); /* profile.c */
+void cl_warm(struct backend *be, bool on);                                        /* program.c */
 void cl_identity(const struct backend *be, uint64_t id[2]); /* cache.c */
 
 /* elem.c */

@@ -15,6 +15,7 @@ void cl_close(struct backend *be)
 
     if (c->queue != NULL)
         clFinish(c->queue);
+    cl_profile_close(c);
     cl_programs_close(c);
     cl_cache_close(c);
     cl_scratch_free(c);
@@ -31,7 +32,11 @@ void cl_caps(const struct backend *be, struct backend_caps *out)
 {
     const struct clb *c = (const struct clb *)be;
     *out = (struct backend_caps){
-        .host_memory = false, .max_alloc = c->dev.max_alloc, .mem_size = c->dev.mem_size};
+        .host_memory = false,
+        .max_alloc = c->dev.max_alloc,
+        .mem_size = c->dev.mem_size,
+        .shares_host = c->dev.type == CL_DEVICE_TYPE_CPU,
+    };
 }
 
 void cl_step_begin(struct backend *be)
@@ -44,6 +49,7 @@ int cl_sync(struct backend *be, struct err *err)
     struct clb *c = (struct clb *)be;
     cl_int code = clFinish(c->queue);
 
+    cl_profile_drain(c);
     c->staging_used = 0;
     return code == CL_SUCCESS ? 0 : cl_err(c, code, "waiting for the device", err);
 }
@@ -98,11 +104,12 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
         rc = cl_err(c, code, "no context", err);
         goto fail;
     }
-    c->queue = clCreateCommandQueue(c->ctx, dev->id, 0, &code);
+    c->queue = clCreateCommandQueue(c->ctx, dev->id, p->profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
     if (code != CL_SUCCESS) {
         rc = cl_err(c, code, "no command queue", err);
         goto fail;
     }
+    cl_profile_open(c);
     cl_cache_open(c);
     rc = cl_programs_open(c, err);
     if (rc != 0)

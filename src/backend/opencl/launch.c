@@ -92,7 +92,12 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         cut(l, dims, s, limit);
         for (int d = 0; d < dims; d++)
             g[d] = (global[d] + s[d] - 1) / s[d] * s[d];
-        l->code = clEnqueueNDRangeKernel(l->c->queue, l->k, (cl_uint)dims, NULL, g, s, 0, NULL, NULL);
+        if (l->c->base.warming && !cl_kernel_warm(l->c, l->k, dims, g, s))
+            return;
+        cl_event *event = cl_profile_event(l->c);
+        l->code = clEnqueueNDRangeKernel(l->c->queue, l->k, (cl_uint)dims, NULL, g, s, 0, NULL, event);
+        if (event != NULL && l->code == CL_SUCCESS)
+            cl_profile_launched(l->c, cl_kernel_label(l->c, l->k), l->c->base.doing_id);
         size_t n = s[0] * s[1] * s[2];
         if (tries > 0 || n == 1 || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
             break;

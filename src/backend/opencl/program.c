@@ -10,9 +10,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 
-enum { MAX_DEPTH = 8, MAX_LOG = 65536 };
+enum { MAX_DEPTH = 8, MAX_LOG = 65536, MAX_TEXT = 1 << 20, MAX_WARMED = 8 };
 
 struct program {
     char *key;                  /* "file options" */
@@ -27,8 +28,17 @@ struct kernel {
     char *why;    /* for this reason */
     size_t group; /* work-items of one group */
     bool fixed;   /* by the kernel itself: no other can be launched */
+    char label[96];
+    uint64_t warmed[MAX_WARMED]; /* shapes of launches that were made ready */
+    int n_warmed;
+};
+struct dir_text {
+    char *name, *text;
 };
 struct cl_programs {
+    char *dir; /* of the texts; NULL = those built in */
+    struct dir_text *texts; /* read from it */
+    size_t n_texts, cap_texts;
     struct program *programs;
     size_t n_programs, cap_programs;
     struct kernel *kernels;
@@ -41,6 +51,11 @@ int cl_programs_open(struct clb *c, struct err *err)
 {
     c->programs = mem_array(1, sizeof *c->programs);
     if (c->programs == NULL)
+        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
+    const char *dir = c->params.kernel_dir;
+    if (dir != NULL && !path_is_dir(dir))
+        return err_set(err, ERR_IO, "%s: kernels are to come from %s, which is no folder", c->base.device, dir);
+    if (dir != NULL && (c->programs->dir = mem_strdup(dir)) == NULL)
         return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
     strmap_init(&c->programs->by_key);
     u64map_init(&c->programs->by_handle);
@@ -65,6 +80,12 @@ void cl_programs_close(struct clb *c)
         free(s->programs[i].key);
         free(s->programs[i].why);
     }
+    for (size_t i = 0; i < s->n_texts; i++) {
+        free(s->texts[i].name);
+        free(s->texts[i].text);
+    }
+    free(s->texts);
+    free(s->dir);
     free(s->kernels);
     free(s->programs);
     strmap_fini(&s->by_key);
@@ -74,37 +95,77 @@ void cl_programs_close(struct clb *c)
 }
 
 /* ---- text ---- */
-static const struct cl_text *text_named(const char *name, size_t len)
+static const char *no_text(const char *name, struct err *err)
+{
+    err_set(err, ERR_INTERNAL, "there is no kernel file %s", name);
+    return NULL;
+}
+
+static const char *built_in(const char *name, struct err *err)
 {
     for (size_t i = 0; i < cl_n_texts; i++)
-        if (strlen(cl_texts[i].name) == len && memcmp(cl_texts[i].name, name, len) == 0)
-            return &cl_texts[i];
-    return NULL;
+        if (strcmp(cl_texts[i].name, name) == 0)
+            return cl_texts[i].text;
+    return no_text(name, err);
+}
+
+/* A file of --kernel-dir, read once. */
+static const char *from_dir(struct cl_programs *s, const char *name, struct err *err)
+{
+    char *path = NULL, *text = NULL;
+    size_t len = 0;
+
+    for (size_t i = 0; i < s->n_texts; i++)
+        if (strcmp(s->texts[i].name, name) == 0)
+            return s->texts[i].text;
+    if (strchr(name, '/') != NULL)
+        return no_text(name, err);
+    struct dir_text *grown = mem_grow(s->texts, &s->cap_texts, s->n_texts + 1, sizeof *grown);
+    if (grown != NULL)
+        s->texts = grown;
+    char *kept = mem_strdup(name);
+    path = path_join(s->dir, name);
+    if (grown == NULL || kept == NULL || path == NULL)
+        err_set(err, ERR_NOMEM, "no memory for kernel file %s", name);
+    else if (map_read_all(path, MAX_TEXT, &text, &len, err) == 0)
+        s->texts[s->n_texts++] = (struct dir_text){kept, text};
+    if (text == NULL)
+        free(kept);
+    free(path);
+    return text;
+}
+
+const char *cl_program_text(struct clb *c, const char *name, struct err *err)
+{
+    return c->programs->dir != NULL ? from_dir(c->programs, name, err) : built_in(name, err);
 }
 
 /* Appends a file with its includes in their places and #line marks, so that compilers name the real
  * file; guards in the texts themselves keep what is included twice from counting twice. */
-static bool expand(struct buf *out, const char *name, size_t name_len, int depth)
+static int expand(struct clb *c, struct buf *out, const char *name, int depth, struct err *err)
 {
-    const struct cl_text *t = text_named(name, name_len);
-    int line = 1;
+    const char *text = cl_program_text(c, name, err);
+    char inner[64];
+    int line = 1, rc = 0;
 
-    if (t == NULL || depth > MAX_DEPTH)
-        return false;
-    buf_printf(out, "#line 1 \"%s\"\n", t->name);
-    for (const char *at = t->text; *at != '\0'; line++) {
+    if (text == NULL)
+        return ERR_INTERNAL;
+    if (depth > MAX_DEPTH)
+        return err_set(err, ERR_FORMAT, "kernel file %s is included more than %d deep", name, MAX_DEPTH);
+    buf_printf(out, "#line 1 \"%s\"\n", name);
+    for (const char *at = text; *at != '\0' && rc == 0; line++) {
         size_t n = strcspn(at, "\n");
         size_t step = at[n] == '\n' ? n + 1 : n;
         if (strncmp(at, "#include \"", 10) == 0) {
-            if (!expand(out, at + 10, strcspn(at + 10, "\"\n"), depth + 1))
-                return false;
-            buf_printf(out, "#line %d \"%s\"\n", line + 1, t->name);
+            snprintf(inner, sizeof inner, "%.*s", (int)strcspn(at + 10, "\"\n"), at + 10);
+            rc = expand(c, out, inner, depth + 1, err);
+            buf_printf(out, "#line %d \"%s\"\n", line + 1, name);
         } else {
             buf_put(out, at, step);
         }
         at += step;
     }
-    return true;
+    return rc;
 }
 
 /* ---- building ---- */
@@ -149,8 +210,10 @@ static cl_program from_source(struct clb *c, const struct buf *text, const char 
     log[0] = '\0';
     if (p != NULL)
         first_lines(c, p, log, sizeof log);
-    err_set(err, cl_error_class(code), "building %s (%s): %s (%d) on %s, driver %s: %s", file, options,
-            cl_error_name(code), code, c->dev.name, c->dev.driver, log);
+    const char *dir = c->programs->dir;
+    err_set(err, cl_error_class(code), "building %s%s%s (%s): %s (%d) on %s, driver %s%s%s", dir != NULL ? dir : "",
+            dir != NULL ? "/" : "", file, options, cl_error_name(code), code, c->dev.name, c->dev.driver,
+            log[0] != '\0' ? ": " : "", log);
     if (p != NULL)
         clReleaseProgram(p);
     return NULL;
@@ -165,9 +228,10 @@ static bool build(struct clb *c, struct program *p, const char *file, const char
     double start = clock_now();
 
     buf_init(&text);
-    bool complete = expand(&text, file, strlen(file), 0);
-    if (!complete || buf_failed(&text)) {
-        err_set(err, complete ? ERR_NOMEM : ERR_INTERNAL, "kernel file %s cannot be put together", file);
+    if (expand(c, &text, file, 0, err) != 0)
+        goto done;
+    if (buf_failed(&text)) {
+        err_set(err, ERR_NOMEM, "no memory for the text of %s", file);
         goto done;
     }
     snprintf(all, sizeof all, "-cl-std=CL1.2 %s", options);
@@ -176,7 +240,7 @@ static bool build(struct clb *c, struct program *p, const char *file, const char
     p->from_disk = p->on_disk = p->p != NULL;
     if (p->p == NULL)
         p->p = from_source(c, &text, file, all, err);
-    c->compile_s += clock_now() - start;
+    c->base.compile_s += clock_now() - start;
 done:
     buf_fini(&text);
     return p->p != NULL;
@@ -251,6 +315,22 @@ static size_t ask_group(struct clb *c, cl_kernel k, bool *fixed)
     return c->dev.max_group > 0 && c->dev.max_group < n ? c->dev.max_group : n;
 }
 
+/* The name, and of its options those that are not 0: "linear_row Q8_0 SPLIT UNITS", "attn_rows HD=128 G=2". */
+static void make_label(char *out, size_t size, const char *options, const char *name)
+{
+    size_t len = (size_t)snprintf(out, size, "%s", name);
+
+    for (const char *at = strstr(options, "-D"); at != NULL && len < size; at = strstr(at, "-D")) {
+        int n = (int)strcspn(at += 2, " ");
+        if (strncmp(at, "WT=WT_", 6) == 0)
+            len += (size_t)snprintf(out + len, size - len, " %.*s", n - 6, at + 6);
+        else if (n > 2 && strncmp(at + n - 2, "=1", 2) == 0)
+            len += (size_t)snprintf(out + len, size - len, " %.*s", n - 2, at);
+        else if (n < 2 || strncmp(at + n - 2, "=0", 2) != 0)
+            len += (size_t)snprintf(out + len, size - len, " %.*s", n, at);
+    }
+}
+
 /* Makes the kernel; its record also when that fails, so that it is tried once. */
 static cl_kernel kernel_new(struct clb *c, const char *file, const char *options, const char *name,
                             const char *key, struct err *err)
@@ -282,6 +362,7 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
         return NULL;
     }
     k->group = ask_group(c, k->k, &k->fixed);
+    make_label(k->label, sizeof k->label, options, name);
     if (u64map_add(&s->by_handle, (uint64_t)(uintptr_t)k->k, s->n_kernels - 1) < 0) {
         err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
         return NULL;
@@ -337,4 +418,53 @@ bool cl_kernel_lower_group(struct clb *c, cl_kernel k, size_t size)
         return false;
     c->programs->kernels[at].group = size;
     return true;
+}
+
+const char *cl_kernel_label(struct clb *c, cl_kernel k)
+{
+    uint64_t at;
+    return u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at) ? c->programs->kernels[at].label : "?";
+}
+
+/* ---- making ready ---- */
+/* Some drivers (PoCL) compile a kernel anew at its first launch with a local size, and again when some global
+ * dimension is beyond 16 bits.  So one group is launched for each local size; many only where the real launch
+ * has that many. */
+enum { SMALL_GRID = 65535 };
+
+bool cl_kernel_warm(struct clb *c, cl_kernel k, int dims, size_t *global, const size_t *local)
+{
+    uint64_t at, shape = 0;
+    int largest = 0;
+
+    for (int d = 0; d < dims; d++)
+        largest = global[d] > global[largest] ? d : largest;
+    size_t most = global[largest] > SMALL_GRID ? SMALL_GRID / local[largest] * local[largest] + local[largest] : 0;
+    for (int d = 0; d < dims; d++) {
+        global[d] = d == largest && most > 0 ? most : local[d];
+        shape = hash_u64(shape ^ global[d] << 24 ^ local[d]);
+    }
+    if (!u64map_find(&c->programs->by_handle, (uint64_t)(uintptr_t)k, &at))
+        return true;
+    struct kernel *r = &c->programs->kernels[at];
+    for (int i = 0; i < r->n_warmed; i++)
+        if (r->warmed[i] == shape)
+            return false;
+    if (r->n_warmed < MAX_WARMED)
+        r->warmed[r->n_warmed++] = shape;
+    return true;
+}
+
+void cl_warm(struct backend *be, bool on)
+{
+    struct clb *c = (struct clb *)be;
+
+    if (on) {
+        c->warm_start = clock_now();
+        c->warm_built = be->compile_s;
+        return;
+    }
+    clFinish(c->queue); /* what a driver compiles at a launch is counted too */
+    be->compile_s = c->warm_built + (clock_now() - c->warm_start);
+    log_debug(LOG_CL, "%s: made ready in %.1f ms", be->device, 1e3 * (clock_now() - c->warm_start));
 }
