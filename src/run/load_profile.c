@@ -1,5 +1,6 @@
 /* Kernels and events of a profile, over all instances of a loaded model.
- * Owns nothing: the instances keep them.  Knows neither tables nor traces. */
+ * Owns nothing: the instances keep them, and what closed ones had is gone.
+ * Knows neither tables nor traces. */
 #include "run/load.h"
 
 #include <forge.h>
