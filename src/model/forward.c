@@ -255,13 +255,18 @@ static int warm_stage(struct forward *f, struct stage *s, const struct forward_b
     return op_sync(s->be, err);
 }
 
-/* A step of n rows on every stage that can be made ready. */
-static int warm_rows(struct forward *f, struct forward_batch *b, int n_rows, struct err *err)
+/* A step of n rows, at the first or the last positions, on every stage that can be made ready. */
+static int warm_rows(struct forward *f, struct forward_batch *b, int n_rows, bool far, struct err *err)
 {
     int rc = 0;
     b->n_rows = n_rows;
     b->n_want = n_rows < f->limits.max_rows && n_rows < f->limits.max_want ? n_rows : 1;
     workspace_begin(f, b);
+    for (int i = 0; far && i < f->n_stages; i++)
+        for (int g = 0; g < f->m->config.n_groups; g++) { /* attention by as many chunks as there may be */
+            f->stages[i].rows[g].max_pos = (int32_t)(f->limits.n_ctx > 0 ? f->limits.n_ctx - 1 : 0);
+            f->stages[i].rows[g].n_seen = (uint64_t)n_rows * (uint64_t)f->limits.n_ctx;
+        }
     for (int i = 0; i < f->n_stages && rc == 0; i++) {
         struct stage *s = &f->stages[i];
         if (!op_warm(s->be, true))
@@ -305,7 +310,9 @@ int forward_warm(struct forward *f, model_progress *progress, void *user, struct
     for (int i = 0; i < n_counts && rc == 0; i++) {
         if (i < n_counts - 1 && counts[i] >= f->limits.max_rows)
             continue;
-        rc = warm_rows(f, &b, counts[i], err);
+        rc = warm_rows(f, &b, counts[i], false, err);
+        if (rc == 0)
+            rc = warm_rows(f, &b, counts[i], true, err);
         if (rc == 0 && progress && progress(user, (size_t)i + 1, (size_t)n_counts))
             rc = err_set(err, ERR_CANCELLED, "stopped while kernels were compiled");
     }
