@@ -128,6 +128,7 @@ void forge_devices_free(struct forge_devices *d);
 
 /* ---- engine: a loaded model on its devices ---- */
 enum forge_math { FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST };
+enum forge_gemm { FORGE_GEMM_AUTO, FORGE_GEMM_OWN, FORGE_GEMM_CLBLAST };
 enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 };
 enum forge_load_phase { FORGE_LOAD_WEIGHTS, FORGE_LOAD_KERNELS }; /* weights in tensors; then kernels that are compiled */
 
@@ -159,6 +160,8 @@ struct forge_engine_params {
     const char *kernel_cache; /* folder where compiled kernels are kept; NULL = they are not */
     int profile;              /* 1 = operations and kernels are timed: forge_engine_placement, _kernel, _event */
     const char *kernel_dir;   /* folder with the kernels' texts (.cl, .clh); NULL = those built in */
+    enum forge_gemm gemm;       /* who multiplies matrices of many rows on OpenCL devices */
+    const char *clblast_params; /* file of CLBlast's parameters and of measured speeds; NULL = none */
 };
 
 struct forge_engine;

@@ -50,7 +50,8 @@ int test_model_open(struct test_model *t, const char *path, const struct test_mo
                                     .no_selftest = true,
                                     .kernels = o->kernels,
                                     .deterministic = o->deterministic,
-                                    .kernel_cache = o->kernel_cache};
+                                    .kernel_cache = o->kernel_cache,
+                                    .gemm = o->gemm};
     int rc = weights_open(&t->w, path, err);
     if (rc == 0)
         rc = config_load(&config, t->w, o->config, err);

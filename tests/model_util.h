@@ -30,6 +30,7 @@ struct test_model_options {
     const char *kernels; /* family, NULL = by device type */
     bool deterministic;
     const char *kernel_cache; /* NULL = none */
+    enum backend_gemm gemm; /* on OpenCL */
 };
 
 /* Weights and configuration only; 0 or the error. Closed by test_model_close. */

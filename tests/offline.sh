@@ -154,6 +154,6 @@ done
 compile gpu norm_gpu.cl
 compile gpu pick_gpu.cl
 compile gpu embed_gpu.cl -DWT=WT_Q8_0 -DSPLIT=1
-for f in elem.cl rope.cl route.cl pick.cl; do compile gpu $f; done
+for f in elem.cl gemm.cl rope.cl route.cl pick.cl; do compile gpu $f; done
 compile gpu kv.cl -DKV_F16=1
 exit $rc

@@ -12,6 +12,7 @@
 #include "backend/profile.h"
 
 enum backend_math { MATH_EXACT, MATH_FAST };
+enum backend_gemm { GEMM_KERNELS_AUTO, GEMM_KERNELS_OWN, GEMM_KERNELS_CLBLAST };
 
 struct backend_params {
     int n_threads;          /* CPU threads, 0 = the cores this process may use */
@@ -25,6 +26,8 @@ struct backend_params {
     const char *kernel_cache; /* folder of compiled kernels, made when it is missing; NULL = none is kept */
     const char *kernel_dir;   /* folder with the kernels' texts; NULL = those built in */
     bool profile;             /* the device is to time what it runs (op_profile starts it) */
+    enum backend_gemm gemm;   /* who multiplies matrices of many rows on OpenCL */
+    const char *clblast_params; /* file of CLBlast's parameters and of speeds; NULL = none */
 };
 
 /* A copy with strings of its own; they are listed beside it in registry.c.  false: no memory; fini in any case. */
@@ -66,6 +69,10 @@ struct backend_ops {
 
     /* Optional: op_warm. */
     void (*warm)(struct backend *be, bool on);
+    /* Optional, contracts in op.h: NULL = one way to multiply. */
+    int (*tune_gemm)(struct backend *be, const struct tensor *w, int64_t n_rows, int reps, struct op_gemm_speed *out,
+                     struct err *err);
+    int (*tune_save)(struct backend *be, const char *path, struct err *err);
 
     /* required; contracts in op.h */
     void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);

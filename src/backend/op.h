@@ -167,4 +167,17 @@ struct backend_caps {
 };
 void op_caps(const struct backend *be, struct backend_caps *out);
 
+/* ---- who multiplies: a backend's own kernels, or a library ---- */
+struct op_gemm_speed {
+    double own_s, other_s; /* one product; other_s = 0: it cannot be used, why tells */
+    double error;          /* sum (own - other)^2 / sum own^2 */
+    char why[160];
+};
+/* Measures both on weight w and n_rows random rows, the median of reps, and keeps the result where the backend
+ * keeps such things.  ERR_UNSUPPORTED: there is no choice. */
+int op_tune_gemm(struct backend *be, const struct tensor *w, int64_t n_rows, int reps, struct op_gemm_speed *out,
+                 struct err *err);
+/* All that was measured, as a text for backend_params.clblast_params. */
+int op_tune_save(struct backend *be, const char *path, struct err *err);
+
 #endif

@@ -386,6 +386,7 @@ static const size_t strings[] = {
     offsetof(struct backend_params, kernels),
     offsetof(struct backend_params, kernel_cache),
     offsetof(struct backend_params, kernel_dir),
+    offsetof(struct backend_params, clblast_params),
 };
 enum { N_STRINGS = sizeof strings / sizeof *strings };
 

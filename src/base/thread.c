@@ -214,6 +214,19 @@ void mutex_unlock(struct mutex *m)
     pthread_mutex_unlock(&m->m);
 }
 
+/* The one lock that guards what is not ours: a library's own global state. */
+static pthread_mutex_t outside = PTHREAD_MUTEX_INITIALIZER;
+
+void process_lock(void)
+{
+    pthread_mutex_lock(&outside);
+}
+
+void process_unlock(void)
+{
+    pthread_mutex_unlock(&outside);
+}
+
 /* Cores in this process's affinity mask; the set grows until the kernel's fits. */
 static int affinity_count(void)
 {

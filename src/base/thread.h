@@ -28,4 +28,9 @@ void mutex_free(struct mutex *m);
 void mutex_lock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 
+/* One lock of the whole process, for calls into an outside library that keeps state of its own for all of it
+ * and does not guard it well.  Held for such a call only; never twice by one thread. */
+void process_lock(void);
+void process_unlock(void);
+
 #endif

@@ -14,6 +14,7 @@
 
 struct cmd {
     const char *name;
+    const char *subject;         /* the word that must follow the name ("gemm"), NULL = none */
     const char *summary;         /* one line for `forge --help` */
     const char *usage;           /* what follows "forge NAME" */
     const char *notes;           /* a paragraph for `forge NAME --help`, or NULL */
@@ -24,6 +25,6 @@ struct cmd {
 };
 
 extern const struct cmd cmd_generate, cmd_logits, cmd_sample, cmd_perplexity, cmd_tokenize, cmd_inspect,
-    cmd_devices, cmd_bench, cmd_sample_sweep, cmd_selftest;
+    cmd_devices, cmd_bench, cmd_sample_sweep, cmd_selftest, cmd_tune;
 
 #endif

@@ -80,8 +80,10 @@ const struct opt common_device_opts[] = {
     {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,
      "tables of operations and kernels on stderr; a trace for chrome://tracing in FILE"},
     {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto",
-     "who multiplies matrices on OpenCL"},
-    {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL, "CLBlast overrides (OpenCL)"},
+     "who multiplies matrices of 32 rows and more on OpenCL; auto: on GPUs the faster one, measured once and kept "
+     "in the cache folder, elsewhere own kernels; with --deterministic always own"},
+    {"clblast-params", 0, OPT_STR, F(clblast_params), 0, "FILE", NULL, NULL,
+     "CLBlast's parameters and speeds from a file, as 'forge tune gemm --out' writes it (OpenCL)"},
     {"kernel-cache", 0, OPT_STR, F(kernel_cache), 0, "DIR", NULL, NULL,
      "folder of compiled kernels (OpenCL; default: forge in XDG_CACHE_HOME, else ~/.cache/forge)"},
     {"no-kernel-cache", 0, OPT_FLAG, F(no_kernel_cache), 0, NULL, NULL, NULL,
@@ -219,6 +221,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
                           const char *kernel_cache, struct progress *load)
 {
     static const char *const kernels[] = {NULL, "cpu", "gpu"};
+    static const enum forge_gemm gemm[] = {FORGE_GEMM_OWN, FORGE_GEMM_CLBLAST, FORGE_GEMM_AUTO};
     forge_engine_params_init(p, sizeof *p);
     p->model = model;
     p->tokenizer = c->tokenizer;
@@ -245,6 +248,8 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->kernel_cache = kernel_cache;
     p->kernel_dir = c->kernel_dir;
     p->profile = c->profile.given;
+    p->gemm = gemm[c->gemm];
+    p->clblast_params = c->clblast_params;
     p->on_load = on_load;
     p->user = load;
 }
@@ -296,8 +301,8 @@ void common_unused(const struct common *c, const char *device)
         const char *flag;
         bool given, later; /* not in this version, on no device */
     } flags[] = {
-        {"--gemm", c->gemm != GEMM_CHOICE_AUTO, true},
-        {"--clblast-params", c->clblast_params != NULL, true},
+        {"--gemm", c->gemm != GEMM_CHOICE_AUTO, false},
+        {"--clblast-params", c->clblast_params != NULL, false},
         {"--kernel-dir", c->kernel_dir != NULL, false},
         {"--kernel-cache", c->kernel_cache != NULL, false},
         {"--kernels", c->kernels != KERNELS_CHOICE_AUTO, false},

@@ -14,6 +14,7 @@
 static const struct cmd *const commands[] = {
     &cmd_generate, &cmd_logits,  &cmd_sample, &cmd_perplexity,   &cmd_tokenize,
     &cmd_inspect,  &cmd_devices, &cmd_bench,  &cmd_sample_sweep, &cmd_selftest,
+    &cmd_tune,
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -48,7 +49,7 @@ static void print_version(bool verbose)
 #define HAVE_MICROHTTPD 0
 #endif
     tool_print_libraries();
-    out_printf("found when built, not used by this version: OpenCL %s, CLBlast %s, HTTP server %s\n",
+    out_printf("found when built: OpenCL %s, CLBlast %s, HTTP server %s\n",
                HAVE(HAVE_OPENCL), HAVE(HAVE_CLBLAST), HAVE(HAVE_MICROHTTPD));
     out_puts("built with:");
 #ifdef __VERSION__
@@ -144,7 +145,13 @@ static int run_command(const struct cmd *cmd, int argc, char **argv)
     }
     size_t n = flag_groups(groups, cmd, args, &common);
     opts_defaults(groups, n);
-    switch (opts_parse(groups, n, cmd->name, argc, argv)) {
+    bool has_subject = cmd->subject && argc > 0 && strcmp(argv[0], cmd->subject) == 0;
+    enum opts_result parsed = opts_parse(groups, n, cmd->name, argc - has_subject, argv + has_subject);
+    if (parsed == OPTS_OK && cmd->subject && !has_subject) {
+        msg_usage(cmd->name, "what to %s is missing; there is: forge %s %s", cmd->name, cmd->name, cmd->subject);
+        parsed = OPTS_ERROR;
+    }
+    switch (parsed) {
     case OPTS_HELP:
         out_printf("usage: forge %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->summary);
         if (cmd->notes)

@@ -24,6 +24,9 @@ void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size)
     memcpy(p, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
 
+static const enum backend_gemm gemms[] = {[FORGE_GEMM_AUTO] = GEMM_KERNELS_AUTO,
+                                          [FORGE_GEMM_OWN] = GEMM_KERNELS_OWN,
+                                          [FORGE_GEMM_CLBLAST] = GEMM_KERNELS_CLBLAST};
 static const enum dtype kv_types[] = {[FORGE_KV_F16] = DTYPE_F16, [FORGE_KV_F32] = DTYPE_F32, [FORGE_KV_Q8_0] = DTYPE_Q8_0};
 
 struct load_watch {
@@ -63,6 +66,8 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
         .kernel_cache = p->kernel_cache,
         .kernel_dir = p->kernel_dir,
         .profile = p->profile != 0,
+        .gemm = gemms[p->gemm],
+        .clblast_params = p->clblast_params,
     };
     out->kv = (struct kv_params){
         .dtype = kv_types[p->kv_type],
@@ -90,6 +95,8 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         return err_set(err, ERR_ARG, "kernels \"%.40s\" is unknown; there are cpu and gpu", p->kernels);
     if ((unsigned)p->kv_type >= sizeof kv_types / sizeof kv_types[0])
         return err_set(err, ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
+    if ((unsigned)p->gemm >= sizeof gemms / sizeof gemms[0])
+        return err_set(err, ERR_ARG, "gemm %d is unknown", (int)p->gemm);
     engine_load_params(out, p);
     *watch = (struct load_watch){p->on_load, p->user};
     if (p->on_load) {

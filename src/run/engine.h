@@ -94,7 +94,7 @@ int engine_error(struct forge_error *out, int rc, const struct err *e);
 int engine_params_copy(void *out, size_t size, const void *given, const char *init, struct err *err);
 
 /* ---- engine.c ---- */
-/* What the engine would load with these parameters, of which math and kv_type are in range; no progress. */
+/* What the engine would load with these parameters, of which math, kv_type and gemm are in range; no progress. */
 void engine_load_params(struct load_params *out, const struct forge_engine_params *p);
 /* What the devices now open are called, and how they count. */
 void engine_meet_devices(struct forge_engine *e);

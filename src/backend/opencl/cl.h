@@ -117,6 +117,7 @@ struct clb {             /* the backend */
     uint8_t *staging;
     size_t staging_used;
     struct cl_expert_table *tables; /* experts.c */
+    struct cl_gemm *gemm;           /* gemm.c; NULL = own kernels multiply always */
     struct cl_cache *cache;         /* cache.c; NULL = compiled kernels are not kept */
 };
 int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p,
@@ -272,6 +273,9 @@ void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor 
 /* linear.c */
 void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                const struct tensor *bias);
+/* By our kernels, whoever else could. */
+void cl_linear_own(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                   const struct tensor *bias);
 /* attention.c */
 void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
                  const struct kv_rows *rows);

@@ -1,4 +1,4 @@
-/* OpenCL's codes by name, and the sentence of a failure: what was done on which
+/* OpenCL's and CLBlast's codes by name, and the sentence of a failure: what was done on which
  * device, the code's name and number, the driver.  The only place that turns a
  * code into an error of ours. */
 #include "backend/opencl/cl.h"
@@ -60,6 +60,36 @@ static const struct {
     {-66, "CL_INVALID_COMPILER_OPTIONS"},
     {-67, "CL_INVALID_LINKER_OPTIONS"},
     {-1001, "CL_PLATFORM_NOT_FOUND_KHR"},
+    /* CLBlast's own */
+    {-1007, "CLBlastInsufficientMemoryY"},
+    {-1008, "CLBlastInsufficientMemoryX"},
+    {-1009, "CLBlastInsufficientMemoryC"},
+    {-1010, "CLBlastInsufficientMemoryB"},
+    {-1011, "CLBlastInsufficientMemoryA"},
+    {-1012, "CLBlastInvalidIncrementY"},
+    {-1013, "CLBlastInvalidIncrementX"},
+    {-1014, "CLBlastInvalidLeadDimC"},
+    {-1015, "CLBlastInvalidLeadDimB"},
+    {-1016, "CLBlastInvalidLeadDimA"},
+    {-1017, "CLBlastInvalidDimension"},
+    {-1018, "CLBlastInvalidVectorY"},
+    {-1019, "CLBlastInvalidVectorX"},
+    {-1020, "CLBlastInvalidMatrixC"},
+    {-1021, "CLBlastInvalidMatrixB"},
+    {-1022, "CLBlastInvalidMatrixA"},
+    {-1024, "CLBlastNotImplemented"},
+    {-2039, "CLBlastUnexpectedError"},
+    {-2040, "CLBlastUnknownError"},
+    {-2041, "CLBlastDatabaseError"},
+    {-2042, "CLBlastInsufficientMemoryScalar"},
+    {-2043, "CLBlastInvalidVectorScalar"},
+    {-2044, "CLBlastNoDoublePrecision"},
+    {-2045, "CLBlastNoHalfPrecision"},
+    {-2046, "CLBlastInvalidLocalMemUsage"},
+    {-2047, "CLBlastMissingOverrideParameter"},
+    {-2048, "CLBlastInvalidOverrideKernel"},
+    {-2049, "CLBlastInvalidBatchCount"},
+    {-2050, "CLBlastInsufficientMemoryTemp"},
     {-9999, "an illegal read or write on the device"},
 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/opencl/cl.h"
+#include "backend/opencl/gemm.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -15,6 +15,7 @@ void cl_close(struct backend *be)
 
     if (c->queue != NULL)
         clFinish(c->queue);
+    cl_gemm_close(c);
     cl_profile_close(c);
     cl_programs_close(c);
     cl_cache_close(c);
@@ -112,6 +113,8 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     cl_profile_open(c);
     cl_cache_open(c);
     rc = cl_programs_open(c, err);
+    if (rc == 0)
+        rc = cl_gemm_open(c, err);
     if (rc != 0)
         goto fail;
     log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name,

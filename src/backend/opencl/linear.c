@@ -1,7 +1,7 @@
 /* Launches of matrix products: the tile by the number of rows, one launch for
  * each part of a matrix larger than the device's largest allocation.  No choice
  * here can change a sum's order. */
-#include "backend/opencl/cl.h"
+#include "backend/opencl/gemm.h"
 
 /* Rows of x and of w that one work-item takes; groups of `group` work-items along w. */
 static const struct tile {
@@ -78,10 +78,9 @@ static void run_widened(struct clb *c, const struct tensor *out, const struct te
     }
 }
 
-void cl_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-               const struct tensor *bias)
+void cl_linear_own(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+                   const struct tensor *bias)
 {
-    struct clb *c = (struct clb *)be;
     struct cl_rows part;
 
     if (cl_gpu_op(c, OP_LINEAR, w->dtype)) {
@@ -95,4 +94,13 @@ void cl_linear(struct backend *be, const struct tensor *out, const struct tensor
     }
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
         run_part(c, t, &part, out, x, w->dtype, bias);
+}
+
+void cl_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
+               const struct tensor *bias)
+{
+    struct clb *c = (struct clb *)be;
+
+    if (!cl_gemm_linear(c, out, x, w, bias))
+        cl_linear_own(c, out, x, w, bias);
 }

@@ -1,7 +1,7 @@
 /* The table of the `opencl` backend's operations.  Fused forms are absent:
  * op.c composes them, with the same bits.  Owns nothing else; each group of
  * launches is a file of its own. */
-#include "backend/opencl/cl.h"
+#include "backend/opencl/gemm.h"
 
 const struct backend_ops cl_ops = {
     .name = "opencl",
@@ -20,6 +20,8 @@ const struct backend_ops cl_ops = {
     .fall_back = cl_fall_back,
     .timed = cl_timed,
     .warm = cl_warm,
+    .tune_gemm = cl_tune_gemm,
+    .tune_save = cl_tune_save,
     .embed = cl_embed,
     .rmsnorm = cl_rmsnorm,
     .linear = cl_linear,
