@@ -238,6 +238,7 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "1000000", p.n_ctx = 1000000);
     REFUSED(FORGE_ERR_UNSUPPORTED, "Q8_0", p.kv_type = FORGE_KV_Q8_0);
     REFUSED(FORGE_ERR_ARG, "kv_type", p.kv_type = (enum forge_kv)77);
+    REFUSED(FORGE_ERR_ARG, "gemm", p.gemm = (enum forge_gemm)77);
     REFUSED(FORGE_ERR_ARG, "page size", p.page_size = 257);
     REFUSED(FORGE_ERR_ARG, "chunk", p.chunk = -1);
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
