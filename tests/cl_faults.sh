@@ -228,6 +228,14 @@ ok "the check of a sound device" good_without cpu:
 run FORGE_CLSKIP=rope --
 ok "a check that passed is remembered" [ "$rc" -eq 0 ] # nothing looks at the device again
 
+# One that goes wrong later is found when the device was opened again.
+first_use --
+run FORGE_CLNOBUILD=-DWT=WT_BF16 -- --no-kernel-cache
+ok "kernels of a type never build" good_and '^forge: ran on.*cpu: embed, linear'
+run --
+run FORGE_CLNOBUILD=-DWT=WT_BF16 --
+ok "kernels of a type do not build any more" good_and '^forge: ran on.*cpu: embed, linear'
+
 # Programs that do not build, likewise.
 rm -f "$tmp/cache/forge/"*
 run FORGE_CLCOUNT="$tmp/all" --
@@ -251,6 +259,8 @@ if [ "$sweep" != few ]; then # compilers of CPU runtimes take minutes for it
 linear linear_row,linear_few4,linear_few8,linear_tile
 attention attn_tiles
 EOF
+    run FORGE_CLNOBUILD=-DBT=1 -- --kernels gpu --no-selftest
+    ok "GPU family, attention does not build" good_and '^forge: ran on.*base kernels): attention'
 fi
 
 # ---- ^C ----

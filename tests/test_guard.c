@@ -390,6 +390,9 @@ START_TEST(passed_checks_are_remembered)
     fclose(f);
     ck_assert_int_gt(checks(&params), 0);
     ck_assert_int_eq(checks(&params), 0);
+    params.recheck = true; /* it has failed since */
+    ck_assert_int_gt(checks(&params), 0);
+    params.recheck = false;
     params.no_selftest = true;
     unlink(path);
     ck_assert_int_eq(checks(&params), 0);

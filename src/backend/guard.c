@@ -146,9 +146,10 @@ static int check_once(struct guard *g, const char *what, uint32_t types, bool ot
     struct outcome o;
     int rc = 0;
 
-    if (remembered(g, what))
+    if (!g->params.recheck && remembered(g, what))
         return 0;
-    log_msg(LOG_INFO, "%s: first use: its operations (%s) are checked", g->be->device, what);
+    log_msg(LOG_INFO, "%s: %s: its operations (%s) are checked", g->be->device,
+            g->params.recheck ? "after its failure" : "first use", what);
     memcpy(before, g->broken, sizeof before);
     check(g, types, others, &o);
     if (o.n_wrong == 0)

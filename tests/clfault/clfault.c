@@ -7,6 +7,7 @@
  *   FORGE_CLFAKE="0x1010=268435456,0x102b=Odd GPU"       answers of clGetDeviceInfo (number, or text)
  *   FORGE_CLSPOIL=N or N+   the Nth (and every later) read gives the first byte with a bit turned over
  *   FORGE_CLSKIP="rope,add" launches of kernels of these names do nothing, as if they were compiled wrongly
+ *   FORGE_CLNOBUILD=TEXT    programs whose options hold this text never build
  *   FORGE_CLBIG=N           launches of more than N work-items give -5, as where a watchdog ends them
  *   FORGE_CLGROUP=N         what clGetKernelWorkGroupInfo says of every kernel's largest group
  *   FORGE_CLCOUNT=FILE      writes "function calls" lines at exit (input for a sweep)
@@ -188,10 +189,16 @@ CALL(clReleaseEvent, &freed[EVENT], (cl_event o), (o))
 CALL(clGetPlatformIDs, NULL, (cl_uint n, cl_platform_id *p, cl_uint *r), (n, p, r))
 CALL(clGetDeviceIDs, NULL, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *d, cl_uint *r),
      (p, t, n, d, r))
-CALL(clBuildProgram, NULL,
-     (cl_program p, cl_uint n, const cl_device_id *d, const char *o,
-      void(CL_CALLBACK *cb)(cl_program, void *), void *u),
-     (p, n, d, o, cb, u))
+SITE(clBuildProgram)
+static cl_int CL_API_CALL w_clBuildProgram(cl_program p, cl_uint n, const cl_device_id *d, const char *o,
+                                           void(CL_CALLBACK *cb)(cl_program, void *), void *u)
+{
+    cl_int e = fault(&s_clBuildProgram);
+    const char *text = getenv("FORGE_CLNOBUILD");
+    if (!e && text && o && strstr(o, text))
+        e = CL_BUILD_PROGRAM_FAILURE;
+    return e ? e : real.clBuildProgram(p, n, d, o, cb, u);
+}
 CALL(clGetProgramInfo, NULL, (cl_program p, cl_program_info i, size_t n, void *v, size_t *r), (p, i, n, v, r))
 CALL(clGetProgramBuildInfo, NULL,
      (cl_program p, cl_device_id d, cl_program_build_info i, size_t n, void *v, size_t *r),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
+#include "base/log.h"
 
 enum { CHUNK = 64, WG = 64, MAX_SPLIT = 128, FEW = 16 };
 
@@ -44,14 +45,35 @@ static bool choose_tile(struct attn *a, bool one_token)
     return local_bytes(a, a->heads, a->tokens) <= room;
 }
 
-static struct cl_launch begin(const struct attn *a, const char *kernel)
+static void set_options(const struct attn *a, char options[96])
 {
     int rows = a->heads * a->tokens, keys = rows == 1 ? 16 : rows == 2 ? 8 : 4;
+
+    snprintf(options, 96, "-DHD=%d -DG=%d -DGB=%d -DBT=%d -DNK=%d -DKV_F16=%d", a->kv->head_dim,
+             a->group, a->heads, a->tokens, keys, a->kv->k.dtype == DTYPE_F16);
+}
+
+static struct cl_launch begin(const struct attn *a, const char *kernel)
+{
     char options[96];
 
-    snprintf(options, sizeof options, "-DHD=%d -DG=%d -DGB=%d -DBT=%d -DNK=%d -DKV_F16=%d", a->kv->head_dim,
-             a->group, a->heads, a->tokens, keys, a->kv->k.dtype == DTYPE_F16);
+    set_options(a, options);
     return cl_begin(a->c, cl_kernel_get(a->c, "attn_gpu.cl", options, kernel), "attention");
+}
+
+/* The check of the device did not know these heads.  What does not build for them goes to the base kernels. */
+static bool builds(const struct attn *a)
+{
+    char options[96];
+
+    set_options(a, options);
+    if (a->c->params.require_device || cl_kernel_try(a->c, "attn_gpu.cl", options, "attn_tiles") != NULL ||
+        !cl_fall_back(&a->c->base, OP_ATTENTION, a->kv->k.dtype))
+        return true;
+    log_msg(LOG_WARN, "%s: attention with heads of %d does not build (%s): it is computed with the base kernels",
+            a->c->base.device, a->kv->head_dim, options);
+    a->c->base.ran_on = a->c->plain_name;
+    return false;
 }
 
 static void put_args(struct cl_launch *l, const struct attn *a)
@@ -135,7 +157,7 @@ bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tens
                  2 * rows->pages.rows; /* about one row of each sequence: no neighbours to share keys with */
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 
-    if (!choose_tile(&a, alone || q->rows <= FEW))
+    if (!choose_tile(&a, alone || q->rows <= FEW) || !builds(&a))
         return false;
     int64_t heads = q->rows * args->n_heads, all = (int64_t)cl_ceil_div(rows->pages.cols * kv->page_size, CHUNK);
     bool fits = cl_attn_scratch(c, part, heads * a.n_chunks, heads * all, &scratch);
