@@ -399,6 +399,44 @@ START_TEST(writes_and_copies)
 }
 END_TEST
 
+/* Buffers that a device in the host's memory takes from the system: zero, whole, and gone with their work done. */
+START_TEST(large_buffers)
+{
+    enum { N = (3 << 20) / 4 + 5 };
+    struct backend_params params = {.n_threads = 1};
+    struct backend *be = open_opencl(&params);
+    float *v = mem_array(N, sizeof *v);
+    struct err err = {0};
+    struct tensor t;
+
+    ck_assert_ptr_nonnull(v);
+    for (int turn = 0; be != NULL && turn < 3; turn++) {
+        test_that(op_alloc(be, &t, DTYPE_F32, 1, N, &err) == 0, "%s", err.msg);
+        ck_assert_uint_eq(((struct clb *)be)->used, N * sizeof *v);
+        v[0] = v[N - 1] = 1;
+        op_begin(be);
+        ck_assert_int_eq(op_read(be, v, &t, &err), 0);
+        for (int i = 0; i < N; i++)
+            test_that(v[i] == 0, "value %d: %g", i, (double)v[i]);
+        for (int i = 0; i < N; i++)
+            v[i] = (float)(i % 1000);
+        op_write(be, &t, v);
+        op_scale(be, &t, 2);
+        if (turn == 1) {
+            op_free(t.buf); /* with work on it enqueued */
+            continue;
+        }
+        ck_assert_int_eq(op_read(be, v, &t, &err), 0);
+        for (int i = 0; i < N; i++)
+            test_that(v[i] == (float)(2 * (i % 1000)), "value %d: %g", i, (double)v[i]);
+        op_free(t.buf);
+        ck_assert_uint_eq(((struct clb *)be)->used, 0);
+    }
+    free(v);
+    registry_close(be);
+}
+END_TEST
+
 /* ---- refusals ---- */
 START_TEST(refusals)
 {
@@ -412,6 +450,16 @@ START_TEST(refusals)
     struct clb *c = (struct clb *)be;
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, 1, 1 << 20, &err), ERR_LIMIT);
     ck_assert_msg(strstr(err.msg, "4194304") && strstr(err.msg, "1048576"), "%s", err.msg);
+    /* weights count also where they stay in their file */
+    enum { MAPPED = 2 << 20 };
+    uint8_t *map = mmap(NULL, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(map != MAP_FAILED);
+    const struct host_matrix m = {
+        .name = "blk.7", .rows = 2, .cols = MAPPED / 8, .data = map, .file = map, .file_size = MAPPED};
+    ck_assert_int_eq(op_import(be, &t, &m, &err), ERR_LIMIT);
+    ck_assert_msg(strstr(err.msg, "blk.7") && strstr(err.msg, "2097152") && strstr(err.msg, "1048576"), "%s", err.msg);
+    ck_assert_uint_eq(c->used, 0);
+    munmap(map, MAPPED);
     c->budget = 0;
     c->dev.max_alloc = 4096;
     ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, 1, 2048, &err), ERR_LIMIT);
@@ -485,6 +533,7 @@ int main(void)
     tcase_add_loop_test(t, weights_in_files, 0, (int)(sizeof places / sizeof *places));
     tcase_add_loop_test(t, widened_in_blocks, 0, 2);
     tcase_add_test(t, writes_and_copies);
+    tcase_add_test(t, large_buffers);
     tcase_add_test(t, refusals);
     tcase_add_test(t, code_names);
 #endif

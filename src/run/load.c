@@ -120,7 +120,7 @@ static int too_much(const char *where, const struct load_need *need, const struc
     char w[32], k[32], f[32], a[32], b[32];
     return err_set(err, ERR_LIMIT,
                    "this does not fit on %s: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
-                   "work; available %s; lower n_ctx or choose a smaller kv_type",
+                   "work; available %s; lower n_ctx, choose a smaller kv_type or raise gpu_mem (devices other than the CPU)",
                    where, figure(w, there->mapped), figure(b, there->copied), figure(k, there->kv), (long long)need->n_ctx,
                    need->max_seqs, figure(f, there->work), figure(a, has));
 }
@@ -213,6 +213,15 @@ bool load_free_rows(const struct loaded *l, bool deterministic)
     return true;
 }
 
+/* Memory that a backend was refused, or an allocation larger than its largest: for what, and what makes it less. */
+static void no_room(struct err *err, const char *what, const char *advice)
+{
+    if (!err || (err->code != ERR_NOMEM && err->code != ERR_LIMIT))
+        return;
+    struct err was = *err;
+    err_set(err, was.code, "%s: %s; %s", what, was.msg, advice);
+}
+
 static int open_model(struct loaded *l, const struct load_params *p, const struct load_need *need, struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
@@ -228,6 +237,8 @@ static int open_model(struct loaded *l, const struct load_params *p, const struc
     struct model_config *config = l->config;
     rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,
                     err);
+    if (rc < 0)
+        no_room(err, "the weights", "raise gpu_mem, or give other devices a part of the layers");
     config_fini(config); /* emptied by the move */
     free(config);
     l->config = rc == 0 ? &l->model->config : NULL;
@@ -254,21 +265,12 @@ static int open_files(struct loaded *l, const struct load_params *p, struct err 
     return rc;
 }
 
-/* Memory that a backend was refused: for what, and what makes it less. */
-static void no_room(struct err *err, const char *what, const char *advice)
-{
-    if (!err || err->code != ERR_NOMEM)
-        return;
-    struct err was = *err;
-    err_set(err, ERR_NOMEM, "%s: %s; %s", what, was.msg, advice);
-}
-
 int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err)
 {
     struct forward_limits limits;
     int rc = kv_new(&l->kv, l->model, kv, err);
     if (rc < 0) {
-        no_room(err, "the KV cache", "lower n_ctx or choose a smaller kv_type");
+        no_room(err, "the KV cache", "lower n_ctx, choose a smaller kv_type or raise gpu_mem");
         return rc;
     }
     make_limits(l, kv, &limits); /* once more: binding parts the groups of layers by instance */
@@ -276,7 +278,7 @@ int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err
         assert(limits.max_pages[g] == kv_max_pages(l->kv, g));
     rc = forward_new(&l->forward, l->model, kv_layers(l->kv), &limits, err);
     if (rc < 0)
-        no_room(err, "the work space", "lower chunk or n_ctx");
+        no_room(err, "the work space", "lower chunk or n_ctx, or raise gpu_mem");
     return rc;
 }
 

@@ -17,6 +17,15 @@ size_t cl_max_alloc(const struct clb *c)
     return c->dev.max_alloc > 0 ? c->dev.max_alloc : SIZE_MAX;
 }
 
+bool cl_within_budget(const struct clb *c, size_t size, const char *what, struct err *err)
+{
+    if (c->budget == 0 || (size <= c->budget && c->used <= c->budget - size))
+        return true;
+    err_set(err, ERR_LIMIT, "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s)",
+            c->base.device, what, size, c->used, c->budget, c->dev.name);
+    return false;
+}
+
 /* Whether memory for `rounded` bytes may be asked for; err has the figures. */
 static bool may_take(struct clb *c, size_t size, size_t rounded, const char *what, struct err *err)
 {
@@ -26,13 +35,7 @@ static bool may_take(struct clb *c, size_t size, size_t rounded, const char *wha
                 c->base.device, what, size, c->dev.max_alloc, c->dev.name);
         return false;
     }
-    if (c->budget > 0 && (rounded > c->budget || c->used > c->budget - rounded)) {
-        err_set(err, ERR_LIMIT,
-                "%s: %s of %zu bytes does not fit: %" PRIu64 " of %" PRIu64 " bytes are taken (%s)", c->base.device,
-                what, size, c->used, c->budget, c->dev.name);
-        return false;
-    }
-    return true;
+    return cl_within_budget(c, rounded, what, err);
 }
 
 cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err)

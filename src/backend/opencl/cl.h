@@ -168,6 +168,8 @@ void cl_scratch_free(struct clb *c);
 struct cl_buffer *cl_buffer_new(struct clb *c, size_t size, int n_parts, struct err *err);
 /* Asks for memory of `what`, counted in c->used and held against the budget; NULL + err with the figures. */
 cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err);
+/* Whether so many bytes more may be taken; err has the figures. */
+bool cl_within_budget(const struct clb *c, size_t size, const char *what, struct err *err);
 /* Bytes of one memory object: the device's limit, SIZE_MAX = none known. */
 size_t cl_max_alloc(const struct clb *c);
 void cl_window_release(struct clb *c, struct cl_window *w);

@@ -96,6 +96,8 @@ static int fill_part(struct clb *c, struct cl_part *p, const struct host_matrix 
 
     if (cl_split_wanted(c, m->dtype, m->cols))
         return cl_split_fill(c, p, m, err);
+    if (!cl_within_budget(c, p->size, m->name != NULL ? m->name : "a weight", err))
+        return ERR_LIMIT;
     w = may_map(c, m, data) ? window_over(c, m, data, p->size) : NULL;
     if (w != NULL) {
         p->window = w;
