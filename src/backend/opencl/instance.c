@@ -120,6 +120,9 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name,
               dev->version_text, c->family == CL_FAMILY_CPU ? "cpu" : "gpu", dev->max_alloc,
               (unsigned long long)dev->mem_size);
+    if (dev->max_alloc > 0 && dev->max_alloc < dev->mem_size / 2)
+        log_msg(LOG_VERBOSE, "%s: one allocation may have %zu of its %llu bytes: larger matrices are parted", c->base.device,
+                dev->max_alloc, (unsigned long long)dev->mem_size);
     *out = &c->base;
     return 0;
 fail:
