@@ -1,13 +1,14 @@
 /* Attention, CPU family: one work-item takes all query heads of a kv head, so
- * that each key and value is read once.
+ * that each key and value is read once, and of many rows some neighbours.
  *
  * Positions go in chunks of 64 at absolute positions 0, 64, 128, ...; a chunk
  * gives (m, l, o) with its own maximum and chunks are joined in rising order by
  * one formula, whether the same work-item does it (attn_rows) or a second
  * kernel (attn_chunks, attn_join): the same bits.
  * Built with -DHD= head_dim, -DG= query heads of a kv head, -DKV_F16=, and the
- * tile sizes -DPB= positions of scores (at most 16), -DDB= vectors of values at once (a
- * divisor of NS). */
+ * tile sizes -DPB= positions of scores (at most 16), -DDB= vectors of values at
+ * once (a divisor of NS); attn_rows also with -DT= rows that share what all of
+ * them see, and their -DTPB=, -DTDB=. */
 #include "common.clh"
 
 #define CHUNK 64
@@ -94,47 +95,50 @@ static inline float16 trees(const float16 *a)
     return e.s048c159d26ae37bf;
 }
 
-/* s[g][j] = scale * (q[g] . k_j) for the positions lo .. hi */
-static inline void scores(float (*s)[CHUNK + 16], const __global float *q, const __global uchar *k,
-                          const ulong *at, int lo, int hi, float scale)
-{
-    for (int j = lo; j < hi; j += PB) {
-        float16 acc[PB][G];
-        const __global uchar *row[PB];
-        UNROLL for (int i = 0; i < PB; i++)
-        {
-            row[i] = k + at[min(j + i, hi - 1)];
-            UNROLL for (int g = 0; g < G; g++) acc[i][g] = 0.0f;
-        }
-        for (int t = 0; t < HD / 16; t++) {
-            float16 ks[PB];
-            UNROLL for (int i = 0; i < PB; i++) ks[i] = kv16(row[i], 16 * t);
-            UNROLL for (int g = 0; g < G; g++)
-            {
-                float16 x = vload16(0, q + g * HD + 16 * t);
-                UNROLL for (int i = 0; i < PB; i++) acc[i][g] = fma(ks[i], x, acc[i][g]);
-            }
-        }
-#if HD % 16 != 0
-        UNROLL for (int g = 0; g < G; g++)
-        {
-            float16 x = part_f32(q + g * HD + 16 * (NS - 1), HD % 16);
-            UNROLL for (int i = 0; i < PB; i++) acc[i][g] =
-                fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);
-        }
-#endif
-#if PB * G <= 16
-        float16 flat[16];
-        float t[16];
-        UNROLL for (int i = 0; i < 16; i++) flat[i] = i < PB * G ? acc[i % PB][i / PB] : 0.0f;
-        vstore16(scale * trees(flat), 0, t);
-        UNROLL for (int g = 0; g < G; g++) UNROLL for (int i = 0; i < PB; i++) s[g][j + i] = t[g * PB + i];
-#else
-        UNROLL for (int i = 0; i < PB; i++) UNROLL for (int g = 0; g < G; g++)
-            s[g][j + i] = scale * tree16(acc[i][g]);
-#endif
+/* s[g][j] = scale * (q[g] . k_j) for NQ queries and the positions lo .. hi, POS at once; what follows hi is
+ * overwritten */
+#define SCORES(name, NQ, POS)                                                                         \
+    static inline void name(float (*s)[CHUNK + 16], const __global float *const *q,                   \
+                            const __global uchar *k, const ulong *at, int lo, int hi, float scale)    \
+    {                                                                                                 \
+        for (int j = lo; j < hi; j += POS) {                                                          \
+            float16 acc[POS][NQ];                                                                     \
+            const __global uchar *row[POS];                                                           \
+            UNROLL for (int i = 0; i < POS; i++)                                                      \
+            {                                                                                         \
+                row[i] = k + at[min(j + i, hi - 1)];                                                  \
+                UNROLL for (int g = 0; g < NQ; g++) acc[i][g] = 0.0f;                                 \
+            }                                                                                         \
+            for (int t = 0; t < HD / 16; t++) {                                                       \
+                float16 ks[POS];                                                                      \
+                UNROLL for (int i = 0; i < POS; i++) ks[i] = kv16(row[i], 16 * t);                    \
+                UNROLL for (int g = 0; g < NQ; g++)                                                   \
+                {                                                                                     \
+                    float16 x = vload16(0, q[g] + 16 * t);                                            \
+                    UNROLL for (int i = 0; i < POS; i++) acc[i][g] = fma(ks[i], x, acc[i][g]);        \
+                }                                                                                     \
+            }                                                                                         \
+            if (HD % 16 != 0)                                                                         \
+                UNROLL for (int g = 0; g < NQ; g++)                                                   \
+                {                                                                                     \
+                    float16 x = part_f32(q[g] + 16 * (NS - 1), HD % 16);                              \
+                    UNROLL for (int i = 0; i < POS; i++) acc[i][g] =                                  \
+                        fma_part(kv_vector(row[i], NS - 1), x, acc[i][g], HD % 16);                   \
+                }                                                                                     \
+            if (POS * (NQ) <= 16) {                                                                     \
+                float16 flat[16];                                                                     \
+                float t[16];                                                                          \
+                UNROLL for (int i = 0; i < 16; i++) flat[i] =                                         \
+                    i < POS * (NQ) ? acc[i % POS][i / POS % (NQ)] : (float16)0.0f;                        \
+                vstore16(scale * trees(flat), 0, t);                                                  \
+                UNROLL for (int g = 0; g < NQ; g++) UNROLL for (int i = 0; i < POS; i++)              \
+                    s[g][j + i] = t[(g * POS + i) % 16];                                              \
+            } else                                                                                    \
+                UNROLL for (int i = 0; i < POS; i++) UNROLL for (int g = 0; g < NQ; g++)              \
+                    s[g][j + i] = scale * tree16(acc[i][g]);                                          \
+        }                                                                                             \
     }
-}
+SCORES(scores, G, PB)
 
 /* s -> cap(s) -> e^(s - m), 0 outside of lo .. hi; gives m and the sum l */
 static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, float *m, float *l)
@@ -161,17 +165,17 @@ static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, f
     *l = tree16(acc);
 }
 
-/* acc[b][g] = sum over the positions of s[g][j] v_j, vectors d .. d + DB of the head; EACH is done at each */
-#define VALUES(d, EACH)                                                                               \
-    float16 acc[DB][G];                                                                               \
-    UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++) acc[b][g] = 0.0f;          \
+/* acc[b][g] = sum over the positions of s[g][j] v_j, vectors d .. d + DIMS of the head; EACH is done at each */
+#define VALUES(NQ, DIMS, d, EACH)                                                                     \
+    float16 acc[DIMS][NQ];                                                                            \
+    UNROLL for (int b = 0; b < DIMS; b++) UNROLL for (int g = 0; g < NQ; g++) acc[b][g] = 0.0f;       \
     for (int j = lo; j < hi; j++) {                                                                   \
         const __global uchar *row = values + at[j];                                                   \
         EACH                                                                                          \
-        UNROLL for (int b = 0; b < DB; b++)                                                           \
+        UNROLL for (int b = 0; b < DIMS; b++)                                                         \
         {                                                                                             \
             float16 x = kv_vector(row, (d) + b);                                                      \
-            UNROLL for (int g = 0; g < G; g++) acc[b][g] = fma((float16)s[g][j], x, acc[b][g]);       \
+            UNROLL for (int g = 0; g < NQ; g++) acc[b][g] = fma((float16)s[g][j], x, acc[b][g]);      \
         }                                                                                             \
     }
 
@@ -184,17 +188,16 @@ static inline void softmax(float *s, int lo, int hi, float cap, float inv_cap, f
             FETCH(values + (at) + u);                                                                 \
         }
 
-/* s, m, l of the chunk at `start` */
-#define CHUNK_OF(start)                                                                               \
-    int lo = max(from - (start), 0), hi = min(last - (start) + 1, CHUNK);                             \
-    float s[G][CHUNK + 16], m[G], l[G];                                                               \
+/* s, m, l of the positions lo .. hi of the chunk at `start`, by SCORE, for NQ queries */
+#define CHUNK_OF(NQ, SCORE, q, start)                                                                 \
+    float s[NQ][CHUNK + 16], m[NQ], l[NQ];                                                            \
     ulong at[CHUNK];                                                                                  \
-    for (int g = 0; g < G; g++)                                                                       \
+    for (int g = 0; g < NQ; g++)                                                                      \
         for (int j = 0; j < CHUNK; j += 16)                                                           \
             vstore16((float16)0.0f, 0, &s[g][j]);                                                     \
     find_rows(at, table, start, lo, hi, h, n_kv, page_size);                                          \
-    scores(s, query, IN_PTR(uchar, k), at, lo, hi, scale);                                            \
-    for (int g = 0; g < G; g++)                                                                       \
+    SCORE(s, q, IN_PTR(uchar, k), at, lo, hi, scale);                                                 \
+    for (int g = 0; g < NQ; g++)                                                                      \
         softmax(s[g], lo, hi, cap, inv_cap, &m[g], &l[g]);
 
 /* Chunks i, i + n_split, ... of those that row r sees, for kv head h; the result of the c-th that it sees to
@@ -207,16 +210,19 @@ __kernel void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunk
         return;
     ROW_OF(r)
     ulong head = ((ulong)r * n_kv + h) * G;
-    const __global float *query = IN_PTR(float, q) + head * HD;
+    const __global float *query[G];
     const __global uchar *values = IN_PTR(uchar, v);
+    for (int g = 0; g < G; g++)
+        query[g] = IN_PTR(float, q) + (head + g) * HD;
     for (int c = from / CHUNK + (int)get_global_id(0); c <= last / CHUNK; c += n_split) {
-        CHUNK_OF(c * CHUNK)
+        int lo = max(from - c * CHUNK, 0), hi = min(last - c * CHUNK + 1, CHUNK);
+        CHUNK_OF(G, scores, query, c * CHUNK)
         ulong next[1] = {at[lo]}; /* the next chunk, most likely the next work-item's */
         if ((c + 1) * CHUNK <= last)
             find_rows(next, table, (c + 1) * CHUNK, 0, 1, h, n_kv, page_size);
         __global float *o = OUT_PTR(float, parts) + (head * n_chunks + (c - from / CHUNK)) * PART;
         for (int d = 0; d < NS; d += DB) {
-            VALUES(d, FETCH_ROW(d, next[0] + (ulong)j * (HD * KV_SIZE)))
+            VALUES(G, DB, d, FETCH_ROW(d, next[0] + (ulong)j * (HD * KV_SIZE)))
             UNROLL for (int b = 0; b < DB; b++) UNROLL for (int g = 0; g < G; g++)
                 vstore16(acc[b][g], 0, o + (ulong)g * n_chunks * PART + 16 * (d + b));
         }
@@ -269,38 +275,75 @@ __kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const in
     put_vector(O * canon_recip(L), OUT_PTR(float, out) + at * HD, d);
 }
 
-/* Row r and kv head h from the first chunk to the last.  global (n_kv, rows) */
+#ifdef T
+SCORES(scores_of_rows, T * G, TPB)
+
+/* The chunk c, as far as lo .. hi, into the sums of NQ queries from q0 on. */
+#define JOIN_CHUNK(NQ, SCORE, DIMS, q0, first)                                                        \
+    {                                                                                                 \
+        float a[NQ], b[NQ];                                                                           \
+        CHUNK_OF(NQ, SCORE, query + (q0), c * CHUNK)                                                  \
+        for (int g = 0; g < NQ; g++) {                                                                \
+            float top = !(first) && M[(q0) + g] > m[g] ? M[(q0) + g] : m[g];                          \
+            a[g] = (first) ? 0.0f : canon_exp(M[(q0) + g] - top);                                     \
+            b[g] = canon_exp(m[g] - top);                                                             \
+            L[(q0) + g] = (first) ? l[g] : fma(L[(q0) + g], a[g], l[g] * b[g]);                       \
+            M[(q0) + g] = top;                                                                        \
+        }                                                                                             \
+        for (int d = 0; d < NS; d += DIMS) {                                                          \
+            VALUES(NQ, DIMS, d, )                                                                     \
+            UNROLL for (int v = 0; v < DIMS; v++) UNROLL for (int g = 0; g < NQ; g++)                 \
+                O[(q0) + g][d + v] =                                                                  \
+                    (first) ? acc[v][g] : fma(O[(q0) + g][d + v], (float16)a[g], acc[v][g] * b[g]);   \
+        }                                                                                             \
+    }
+
+/* T rows and kv head h from the first chunk to the last: a chunk that all of them see whole at once, others
+ * row by row, so that no row touches a position that it does not see.  global (ceil(rows / T), n_kv) */
 __kernel void attn_rows(OUT(out), ARGS, const int n_rows)
 {
-    int h = (int)get_global_id(0), r = (int)get_global_id(1);
-    if (h >= n_kv || r >= n_rows)
+    int h = (int)get_global_id(1), r0 = (int)get_global_id(0) * T, n = min(n_rows - r0, T);
+    if (h >= n_kv || n <= 0)
         return;
-    ROW_OF(r)
-    ulong head = ((ulong)r * n_kv + h) * G;
-    const __global float *query = IN_PTR(float, q) + head * HD;
     const __global uchar *values = IN_PTR(uchar, v);
-    float16 O[G][NS];
-    float M[G], L[G];
-    for (int c = from / CHUNK; c <= last / CHUNK; c++) {
-        bool first = c == from / CHUNK;
-        float a[G], b[G];
-        CHUNK_OF(c * CHUNK)
+    const __global float *query[T * G];
+    float16 O[T * G][NS];
+    float M[T * G], L[T * G];
+    int from[T], last[T], end = 0, first_from = INT_MAX, all_from = 0, all_last = INT_MAX;
+    bool together = n == T && T > 1;
+    for (int t = 0; t < n; t++) {
+        last[t] = IN_PTR(int, pos)[r0 + t];
+        from[t] = window > 0 && last[t] >= window ? last[t] - window + 1 : 0;
+        first_from = min(first_from, from[t]);
+        end = max(end, last[t] / CHUNK);
+        all_from = max(all_from, from[t]);
+        all_last = min(all_last, last[t]);
+        together = together && IN_PTR(int, seq)[r0 + t] == IN_PTR(int, seq)[r0];
+        for (int g = 0; g < G; g++)
+            query[t * G + g] = IN_PTR(float, q) + (((ulong)(r0 + t) * n_kv + h) * G + g) * HD;
+    }
+    for (int c = first_from / CHUNK; c <= end; c++) {
+        /* the first chunk of all rows or of none */
+        bool alike = all_from < c * CHUNK || (all_from == c * CHUNK && all_from == first_from);
+        if (together && alike && all_last >= c * CHUNK + CHUNK - 1) {
+            const __global int *table = IN_PTR(int, pages) + (ulong)IN_PTR(int, seq)[r0] * max_pages;
+            const int lo = 0, hi = CHUNK;
+            JOIN_CHUNK(T * G, scores_of_rows, TDB, 0, all_from == c * CHUNK)
+            continue;
+        }
+        for (int t = 0; t < n; t++) {
+            const __global int *table = IN_PTR(int, pages) + (ulong)IN_PTR(int, seq)[r0 + t] * max_pages;
+            int lo = max(from[t] - c * CHUNK, 0), hi = min(last[t] - c * CHUNK + 1, CHUNK);
+            if (lo < hi)
+                JOIN_CHUNK(G, scores, DB, t * G, c == from[t] / CHUNK)
+        }
+    }
+    for (int t = 0; t < n; t++)
         for (int g = 0; g < G; g++) {
-            float top = !first && M[g] > m[g] ? M[g] : m[g];
-            a[g] = first ? 0.0f : canon_exp(M[g] - top);
-            b[g] = canon_exp(m[g] - top);
-            L[g] = first ? l[g] : fma(L[g], a[g], l[g] * b[g]);
-            M[g] = top;
+            float inv = canon_recip(L[t * G + g]);
+            ulong head = ((ulong)(r0 + t) * n_kv + h) * G + g;
+            for (int d = 0; d < NS; d++)
+                put_vector(O[t * G + g][d] * inv, OUT_PTR(float, out) + head * HD, d);
         }
-        for (int d = 0; d < NS; d += DB) {
-            VALUES(d, )
-            UNROLL for (int t = 0; t < DB; t++) UNROLL for (int g = 0; g < G; g++)
-                O[g][d + t] = first ? acc[t][g] : fma(O[g][d + t], (float16)a[g], acc[t][g] * b[g]);
-        }
-    }
-    for (int g = 0; g < G; g++) {
-        float inv = canon_recip(L[g]);
-        for (int d = 0; d < NS; d++)
-            put_vector(O[g][d] * inv, OUT_PTR(float, out) + (head + g) * HD, d);
-    }
 }
+#endif

@@ -52,7 +52,8 @@ struct attn {
     int group;        /* query heads of a kv head */
     int vectors;      /* of 16 values in a head */
     int64_t n_chunks; /* that a row may see */
-    char options[96];
+    int rows_of_item; /* neighbours that share keys where many rows go whole */
+    char options[128];
 };
 
 /* Chunks that a row at position `last` or before it sees some of. */
@@ -63,15 +64,29 @@ static int64_t chunks_seen(int64_t last, int64_t window)
     return window > 0 && most < all ? most : all;
 }
 
-/* Positions of scores and vectors of values that a work-item keeps in registers: at most 16 sums. */
+/* A work-item keeps at most 16 sums in registers: of `positions` for so many queries, then of so many vectors,
+ * a divisor of those of a head. */
+struct attn_tile {
+    int positions, vectors;
+};
+
+static struct attn_tile tile_for(const struct attn *a, int queries)
+{
+    struct attn_tile t = {queries < 16 ? 16 / queries : 1, a->vectors};
+
+    while (t.vectors > 1 && (t.vectors * queries > 16 || a->vectors % t.vectors != 0))
+        t.vectors--;
+    return t;
+}
+
 static void set_options(struct attn *a)
 {
-    int positions = a->group < 16 ? 16 / a->group : 1, vectors = a->vectors;
+    a->rows_of_item = a->group <= 4 ? 8 / a->group : 1;
+    struct attn_tile one = tile_for(a, a->group), many = tile_for(a, a->group * a->rows_of_item);
 
-    while (vectors > 1 && (vectors * a->group > 16 || a->vectors % vectors != 0))
-        vectors--;
-    snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d", a->kv->head_dim,
-             a->group, a->kv->k.dtype == DTYPE_F16, positions, vectors);
+    snprintf(a->options, sizeof a->options, "-DHD=%d -DG=%d -DKV_F16=%d -DPB=%d -DDB=%d -DT=%d -DTPB=%d -DTDB=%d",
+             a->kv->head_dim, a->group, a->kv->k.dtype == DTYPE_F16, one.positions, one.vectors, a->rows_of_item,
+             many.positions, many.vectors);
 }
 
 static struct cl_launch begin(const struct attn *a, const char *kernel)
@@ -106,7 +121,7 @@ static void run_rows(const struct attn *a)
     cl_arg_tensor(&l, a->out);
     put_args(&l, a);
     cl_arg_int(&l, a->q->rows);
-    cl_run(&l, 2, (size_t[]){(size_t)a->kv->n_kv_heads, (size_t)a->q->rows}, NULL);
+    cl_run(&l, 2, (size_t[]){cl_ceil_div(a->q->rows, a->rows_of_item), (size_t)a->kv->n_kv_heads}, NULL);
 }
 
 /* Chunks side by side, then joined. */
@@ -148,7 +163,7 @@ void cl_attention(struct backend *be, const struct tensor *out, const struct ten
                      .group = args->n_heads / kv->n_kv_heads,
                      .vectors = (kv->head_dim + 15) / 16,
                      .n_chunks = chunks_seen(rows->max_pos, args->window)};
-    int64_t items = q->rows * kv->n_kv_heads, enough = 8 * (int64_t)a.c->dev.units;
+    int64_t enough = 8 * (int64_t)a.c->dev.units;
     bool alone = q->rows <= 2 * rows->pages.rows; /* decoding: no neighbour reads the same keys */
     int64_t all = chunks_seen((int64_t)rows->pages.cols * kv->page_size - 1, args->window);
     int64_t heads = q->rows * args->n_heads;
@@ -157,6 +172,7 @@ void cl_attention(struct backend *be, const struct tensor *out, const struct ten
     if (cl_gpu_op(a.c, OP_ATTENTION, kv->k.dtype) && cl_attention_gpu(a.c, out, q, kv, rows, args))
         return;
     set_options(&a);
+    int64_t items = (int64_t)cl_ceil_div(q->rows, a.rows_of_item) * kv->n_kv_heads;
     if ((items < enough || alone) && a.n_chunks > 1 &&
         cl_attn_scratch(a.c, part, heads * a.n_chunks, heads * all, &scratch))
         run_split(&a, scratch);
