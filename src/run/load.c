@@ -309,9 +309,9 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
         goto done;
     rc = load_open_rest(out, &kv, err);
     if (rc == 0)
-        rc = forward_warm(out->forward, p->compiling, p->user, err);
-    if (rc == 0)
         rc = load_keep(out, p, &kv, err);
+    if (rc == 0)
+        rc = load_warm(out, p, err);
 done:
     if (rc < 0)
         load_close(out);

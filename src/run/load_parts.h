@@ -40,6 +40,8 @@ bool load_free_rows(const struct loaded *l, bool deterministic);
 int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err);
 /* Keeps what load_reopen needs of the parameters, whose strings are the caller's. */
 int load_keep(struct loaded *l, const struct load_params *p, const struct kv_params *kv, struct err *err);
+/* Compiles what a model will run.  Where a device fails at that, it is opened again, once. */
+int load_warm(struct loaded *l, const struct load_params *p, struct err *err);
 void load_keep_free(struct load_again *a); /* NULL is safe */
 
 /* Warns of bos and end ids that the model cannot have. */

@@ -73,3 +73,24 @@ int load_reopen(struct loaded *l, struct err *err)
         log_debug(LOG_LOAD, "load: devices opened again in %.3f s", clock_now() - start);
     return rc;
 }
+
+int load_warm(struct loaded *l, const struct load_params *p, struct err *err)
+{
+    struct err first = {0};
+    bool own_memory = false;
+    int rc = forward_warm(l->forward, p->compiling, p->user, &first);
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        own_memory = own_memory || !caps.host_memory;
+    }
+    if (rc == 0)
+        return 0;
+    if (!own_memory || (rc != ERR_DEVICE && rc != ERR_NOMEM))
+        return err_set(err, rc, "%s", first.msg);
+    log_msg(LOG_WARN, "%s; the devices are opened again", first.msg);
+    rc = load_reopen(l, err);
+    if (rc < 0)
+        err_wrap(err, "after the devices were opened again");
+    return rc;
+}
