@@ -8,9 +8,14 @@
  * Scores: 16 neighbouring lanes are the 16 partial sums of a product, four such
  * sets take NK keys each.  Values: a lane owns dimensions l, l + 64, ...
  * Built with -DHD= head_dim, -DG= query heads of a kv head, -DGB= heads of a
- * tile, -DBT= tokens of a tile, -DNK= keys of a set (a divisor of 16), -DKV_F16=. */
+ * tile, -DBT= tokens of a tile, -DNK= keys of a set (a divisor of 16), -DKV_F16=.
+ * -DSUB=1, never under --deterministic: a sub-group of whatever size is a set, and the device adds a product's
+ * partial sums in its own order, in decode and prefill alike. */
 #include "common.clh"
 #include "index_gpu.clh"
+#if SUB
+#include "sub.clh"
+#endif
 
 #define CHUNK 64
 #define WG 64
@@ -84,6 +89,39 @@ static inline void look_up(__local struct tile *t, const __global int *pos, cons
 }
 
 /* scores[j][row] = scale q[row] . k_j for the keys seen by a row */
+#if SUB
+static inline void products(__local struct tile *t, const __global KV_TYPE *k, float scale, int lane)
+{
+    const int l = (int)get_sub_group_local_id(), n_lanes = (int)get_sub_group_size();
+    __local float *s = (__local float *)t->scores;
+
+    for (int j0 = (int)get_sub_group_id() * NK; j0 < CHUNK; j0 += (int)get_num_sub_groups() * NK) {
+        float acc[BQ * NK];
+        const __global KV_TYPE *row[NK];
+        UNROLL for (int i = 0; i < NK; i++)
+        {
+            const ulong at = t->at[j0 + i];
+            row[i] = k + (at == NOWHERE ? 0 : at); /* read and not used */
+        }
+        UNROLL for (int i = 0; i < BQ * NK; i++) acc[i] = 0.0f;
+        for (int d = l; d < HD; d += n_lanes) {
+            float key[NK];
+            UNROLL for (int i = 0; i < NK; i++) key[i] = kv_at(row[i], d);
+            UNROLL for (int r = 0; r < BQ; r++)
+            {
+                const float x = t->q[r * HP + d];
+                UNROLL for (int i = 0; i < NK; i++) acc[r * NK + i] = fma(key[i], x, acc[r * NK + i]);
+            }
+        }
+        UNROLL for (int i = 0; i < BQ * NK; i++)
+        {
+            const float sum = sub_group_reduce_add(acc[i]);
+            if (l == 0)
+                s[(j0 + i % NK) * PQ + i / NK] = scale * sum;
+        }
+    }
+}
+#else
 static inline void products(__local struct tile *t, const __global KV_TYPE *k, float scale, int lane)
 {
     const int l = lane % 16, set = lane / 16;
@@ -118,6 +156,8 @@ static inline void products(__local struct tile *t, const __global KV_TYPE *k, f
         }
     }
 }
+
+#endif
 
 /* Scores to e^(s - m), with m and l of each row: lane l of a set takes positions l, l + 16, ... of the
  * set's rows; a row that sees nothing gets l = 0. */
@@ -211,7 +251,7 @@ static inline void values(float o[BQ][ND], __local struct tile *t, const __globa
 
 /* Chunks i, i + n_split, ... of one token (BT = 1), each result to parts[row][head][chunk].
  * global (n_split * WG, n_kv * HEAD_BLOCKS, n_rows), local (WG, 1, 1) */
-__kernel GROUP void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunks, const int n_rows)
+__kernel GROUP MOST_REGISTERS void attn_chunks(OUT(parts), ARGS, const int n_split, const int n_chunks, const int n_rows)
 {
     TILE_OF
     const int last = at_pos[tok], from = first_seen(last, window);
@@ -264,7 +304,7 @@ __kernel void attn_join(OUT(out), IN(parts), IN(pos), const int window, const in
 
 /* A tile of tokens from the first chunk to the last.  Neighbours of other sequences in the tile come one
  * sequence after the other.  global (WG, n_kv * HEAD_BLOCKS, ceil(n_rows / BT)), local (WG, 1, 1) */
-__kernel GROUP void attn_tiles(OUT(out), ARGS, const int n_rows)
+__kernel GROUP MOST_REGISTERS void attn_tiles(OUT(out), ARGS, const int n_rows)
 {
     __local float M[BQ], L[BQ];
     __local int begun[BQ];

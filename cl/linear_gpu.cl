@@ -8,87 +8,9 @@
  * row by the matrix of its expert.  Formats and build options: quant_gpu.clh.  Barriers stand in uniform control
  * flow; rows past the end are read again and not written. */
 #include "common.clh"
-#include "quant_gpu.clh"
-
-#define WG 64 /* lanes of a group, but linear_tile's */
-#define GROUP(n) __attribute__((reqd_work_group_size(n, 1, 1)))
-#define LINEAR_ARGS                                                                                            \
-    OUT(out), IN(x), IN(w), IN(bias), const int has_bias, const int k, const int n_w, const int n_rows,        \
-        const int first, const int out_cols
-#define WRITE(row, col, v)                                                                                     \
-    OUT_PTR(float, out)[(ulong)(row) * out_cols + first + (col)] =                                             \
-        has_bias ? (v) + IN_PTR(float, bias)[first + (col)] : (v)
-
-/* a chain over 4 neighbouring k */
-static inline float dot4(float4 a, float4 b, float sum)
-{
-    sum = fma(a.x, b.x, sum);
-    sum = fma(a.y, b.y, sum);
-    sum = fma(a.z, b.z, sum);
-    return fma(a.w, b.w, sum);
-}
-
-/* t[i * WG + 0 .. WG - 1] summed into t[i * WG] for i < n by a fixed tree */
-static inline void tree_wg(__local float *t, int n, int lane)
-{
-    for (int half_log = 5; half_log >= 0; half_log--) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = lane; i < n << half_log; i += WG) {
-            const int at = (i >> half_log) * WG + (i & ((1 << half_log) - 1));
-            t[at] += t[at + (1 << half_log)];
-        }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-}
+#include "row_gpu.clh"
 
 /* ---- one row of x ---- */
-#define R (UNITS ? 4 : 2) /* weight rows of a group */
-
-/* acc[r] += this lane's units of row r times x; quants: raw sums first, then their scale */
-static inline void row_sums(float acc[R], ROW w[R], const __global float *x, int lane, int k)
-{
-    for (int u = lane; u < n_units(k); u += WG) {
-#if !UNITS /* 16 values a unit: one row's at a time */
-        float4 xs[4];
-        UNROLL for (int j = 0; j < 4; j++) xs[j] = quad(x, unit_k(u, j), k);
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            const unit v = unit_load(w[r], u, k);
-            UNROLL for (int j = 0; j < 4; j++) acc[r] = dot4(unit_raw(v, j), xs[j], acc[r]);
-        }
-#elif QUANTS
-        unit v[R];
-        UNROLL for (int r = 0; r < R; r++) v[r] = unit_load(w[r], u, k);
-        UNROLL for (int h = 0; h < HALF_UNITS; h++)
-        {
-            float sum[R], sum_x = 0.0f;
-            UNROLL for (int r = 0; r < R; r++) sum[r] = 0.0f;
-            UNROLL for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)
-            {
-                const float4 xs = quad(x, unit_k(u, j), k);
-                sum_x += (xs.x + xs.y) + (xs.z + xs.w);
-                UNROLL for (int r = 0; r < R; r++) sum[r] = dot4(unit_raw(v[r], j), xs, sum[r]);
-            }
-            UNROLL for (int r = 0; r < R; r++)
-            {
-                const float2 s = unit_scale(w[r], u, h, k);
-                acc[r] = fma(s.x, sum[r], acc[r]);
-                if (UE == 32)
-                    acc[r] = fma(-s.y, sum_x, acc[r]);
-            }
-        }
-#else
-        unit v[R];
-        UNROLL for (int r = 0; r < R; r++) v[r] = unit_load(w[r], u, k);
-        UNROLL for (int j = 0; j < UE / 4; j++)
-        {
-            const float4 xs = quad(x, unit_k(u, j), k);
-            UNROLL for (int r = 0; r < R; r++) acc[r] = dot4(unit_raw(v[r], j), xs, acc[r]);
-        }
-#endif
-    }
-}
-
 /* global (ceil(n_w / R) * WG, n_rows), local (WG, 1) */
 __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
 {
@@ -101,7 +23,7 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
         w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);
         acc[r] = 0.0f;
     }
-    row_sums(acc, w, IN_PTR(float, x) + (ulong)row * k, lane, k);
+    row_sums(acc, w, IN_PTR(float, x) + (ulong)row * k, lane, WG, k);
     UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
     tree_wg(t, R, lane);
     if (lane < R && o + lane < n_w)
@@ -213,7 +135,7 @@ LINEAR_FEW(linear_few8, 2, 8)
 #define TW(r, kk) ((kk) * (TN + 4) + (r))
 
 /* global (ceil(n_w / TN) * LANES, ceil(n_rows / TM)), local (LANES, 1) */
-__kernel GROUP(LANES) void linear_tile(LINEAR_ARGS)
+__kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
 {
     __local float4 xs4[KS * (TM + 4) / 4], ws4[KS * (TN + 4) / 4];
     __local float *xs = (__local float *)xs4, *ws = (__local float *)ws4;
@@ -310,7 +232,7 @@ __kernel GROUP(LANES) void linear_tile(LINEAR_ARGS)
 #define CX_32_8(r, kk) ((r) * (32 + 2) + (kk))
 
 #define LINEAR_CANON(name, NW, NX, SW, SX, KC)                                                                 \
-    __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
+    __kernel GROUP(WG) MOST_REGISTERS void name(LINEAR_ARGS)                                                                  \
     {                                                                                                          \
         const int lane = (int)get_local_id(0);                                                                 \
         const int o = (int)get_group_id(0) * (SW * NW), m = (int)get_group_id(1) * (SX * NX);                  \
@@ -353,7 +275,7 @@ __kernel GROUP(WG) void experts_row(EXPERT_ARGS)
         w[r] = ws_mem + (ulong)min(o + r, n_w - 1) * row_stride(k);
         acc[r] = 0.0f;
     }
-    row_sums(acc, w, xs_mem, lane, k);
+    row_sums(acc, w, xs_mem, lane, WG, k);
     UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
     tree_wg(t, R, lane);
     if (lane < R && o + lane < n_w)
@@ -361,7 +283,7 @@ __kernel GROUP(WG) void experts_row(EXPERT_ARGS)
 }
 
 /* global (ceil(n_w / 8) * WG, pairs), local (WG, 1) */
-__kernel GROUP(WG) void experts_canon(EXPERT_ARGS)
+__kernel GROUP(WG) MOST_REGISTERS void experts_canon(EXPERT_ARGS)
 {
     EXPERT_OF_PAIR
     const int o = (int)get_group_id(0) * 8, m = 0, n_rows = 1;

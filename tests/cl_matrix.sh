@@ -76,6 +76,20 @@ same_text() {
     status 0 && cmp -s "$tmp/out" "$tmp/cpu"
 }
 
+# The ids of a golden model with so much memory for the device are the CPU's; REGEX says what was told.
+same_ids() { # BUDGET REGEX [FLAG...]
+    budget=$1
+    told=$2
+    shift 2
+    golden="-m $here/golden/models/qwen3 --ids 1,2,3,4,5 -n 8 --kv f32 --ctx 64 --no-selftest"
+    # shellcheck disable=SC2086
+    forge generate $golden --json --device cpu
+    sed -n 's/.*"ids": *\(\[[^]]*\]\).*/\1/p' "$tmp/out" | tail -n 1 >"$tmp/ids"
+    # shellcheck disable=SC2086
+    forge generate $golden --json --device opencl --deterministic --gpu-mem "$budget" "$@"
+    status 0 && [ -s "$tmp/ids" ] && grep -q -F "$(cat "$tmp/ids")" "$tmp/out" && err "$told"
+}
+
 refused() { # STATUS REGEX SELECTOR
     forge generate -p Hello -n 1 --device "$3"
     status "$1" && err "$2"
@@ -164,7 +178,11 @@ if kind intel OCL_ICD_VENDORS="$tmp/intel"; then
         ok same_text --device opencl --kernels gpu --deterministic
         units test_opencl
         units test_opencl_gpu
-            units test_opencl_model FORGE_TEST_MODELS=golden FORGE_TEST_ONE_DEVICE=1
+            units test_opencl_variants
+        for lanes in 4 8; do # of a sub-group
+            units test_opencl_variants CL_CONFIG_CPU_VECTORIZER_MODE=$lanes
+        done
+        units test_opencl_model FORGE_TEST_MODELS=golden FORGE_TEST_ONE_DEVICE=1
     else
         skip "$no_intel"
     fi
@@ -252,6 +270,16 @@ if kind pocl "$on"; then
     ok same_text --device opencl:0.0
     ok same_text --device pthread
     ok same_text --device cpu,opencl
+    ok same_ids 8M 'ran on opencl:0: [^;]*argmax'
+    ok same_ids 5000K '2 of 3 layers fit'
+    ok same_ids 5000K '2 of 3 layers fit' --kernels gpu
+    ok same_ids 4880K '1 of 3 layers fit'
+    forge generate -m "$here/golden/models/qwen3" --ids 1,2 -n 1 --ctx 64 --device opencl --gpu-mem 500K --require-device
+    ok status 1
+    ok err '512000'
+    forge generate -m "$here/golden/models/qwen3" --ids 1,2 -n 1 --ctx 64 --device opencl --gpu-mem 200K
+    ok status 1
+    ok err '204800'
     ok refused 1 'no OpenCL GPU' opencl:gpu
     for s in opencl:9 opencl:-1 opencl:1x opencl:0.7 opencl:4294967296 opencl: opencl:0.; do
         ok refused 2 'opencl:0' $s

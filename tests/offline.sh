@@ -11,6 +11,7 @@
 set -u
 targets="base spirv gfx906 gfx1030 gfx1100 sm_75 sm_80 sm_90 skl tgllp dg2 pvc"
 std=CL1.2
+only= # of the targets, for what is not for all of them
 quick=
 while getopts t:q o; do
     case $o in
@@ -76,11 +77,15 @@ nvidia() { # $1 = sm name; libclc's native_exp and native_log end in C library c
 
 intel() { # $1 = ocloc's device name; the widest SIMD without spills counts, as for the driver
     command -v ocloc >/dev/null || { row "$1" "(skipped: no ocloc)" - - - - - - ""; return 0; }
+    local least= images= # least: lanes of the smallest sub-groups, which the engine asks for and tells from 16 on
+    [ "$1" = pvc ] && least=-DSUB_LEAST=16
+    # it has no images, which ocloc's own header for OpenCL C 3.0 cannot do without
+    [ "$1$std" = pvcCL3.0 ] && images="-cl-ext=+__opencl_c_images,+__opencl_c_3d_image_writes,+cl_khr_3d_image_writes,+__opencl_c_read_write_images"
     rm -rf "$tmp/igc"
     mkdir "$tmp/igc"
     IGC_ShaderDumpEnable=1 IGC_DumpToCustomDir=$tmp/igc ocloc compile -file "$src" -device "$1" -out_dir "$tmp/ocloc" \
-        -options "-cl-std=$std -I $dir $defs" >"$tmp/ocloc.txt" 2>&1
-    grep -q 'Build succeeded' "$tmp/ocloc.txt" || { cat "$tmp/ocloc.txt"; return 1; }
+        -options "-cl-std=$std -I $dir $defs $least" ${images:+-internal_options "$images"} >"$tmp/ocloc.txt" 2>&1
+    grep -q 'Build succeeded' "$tmp/ocloc.txt" || { head -n 20 "$tmp/ocloc.txt"; return 1; }
     awk -v gpu="$1" '
         function put() {
             if (name == "" || ((name in simd) && (spill > least[name] || (spill == least[name] && wide < simd[name])))) return
@@ -123,6 +128,7 @@ compile() {
     common=(-x cl "-cl-std=$std" -Xclang -finclude-default-header -Wno-linker-warnings -Wno-pass-failed -O3 -I "$dir" "$@")
     echo "$(basename "$src") $defs"
     for t in $targets; do
+        [ -z "$only" ] || case " $only " in *" $t "*) ;; *) continue ;; esac
         case $t in
             gfx*) [ -e "$clc/amdgcn--amdhsa.bc" ] || { echo "offline: no libclc-$ver" >&2; exit 77; }; amd "$t" ;;
             sm_*) [ -e "$clc/nvptx64--nvidiacl.bc" ] || { echo "offline: no libclc-$ver" >&2; exit 77; }; nvidia "$t" ;;
@@ -151,6 +157,18 @@ for s in $shapes; do
     IFS=: read -r hd g gb bt nk <<<"$s"
     compile gpu attn_gpu.cl -DHD=$hd -DG=$g -DGB=$gb -DBT=$bt -DNK=$nk -DKV_F16=1
 done
+# variants: sub-groups are in no libclc, so that only Intel's compiler tells of them; integer dots are not in ocloc
+# 22.43 either (it leaves calls to what it does not know)
+only="skl tgllp dg2 pvc" std=CL3.0
+for f in F16:0 BF16:0 Q8_0:1 Q4_0:1 Q4_K:0; do
+    compile gpu linear_sub.cl -DWT=WT_${f%:*} -DSPLIT=${f#*:} -DUNITS=1 -DSUB=1
+done
+compile gpu linear_fast.cl -DWT=WT_F16 -DSPLIT=0 -DUNITS=1 -DDOT=0
+for s in 64:4:4:2:4 128:2:2:1:8 128:2:2:4:4 256:4:4:1:4; do
+    IFS=: read -r hd g gb bt nk <<<"$s"
+    compile gpu attn_gpu.cl -DHD=$hd -DG=$g -DGB=$gb -DBT=$bt -DNK=$nk -DKV_F16=1 -DSUB=1
+done
+only="" std=CL1.2
 compile gpu norm_gpu.cl
 compile gpu pick_gpu.cl
 compile gpu embed_gpu.cl -DWT=WT_Q8_0 -DSPLIT=1

@@ -402,6 +402,19 @@ START_TEST(memory_by_device)
 }
 END_TEST
 
+/* Layers under a budget: a sixteenth of it is kept for what buffers are rounded up to. */
+START_TEST(layers_that_fit)
+{
+    static const struct { uint64_t limit, fixed, layer; int64_t layers; } rows[] = {
+        {1600, 0, 100, 15}, {1600, 500, 100, 10}, {1600, 500, 101, 9}, {1600, 1500, 1, 0}, {1600, 1499, 1, 1},
+        {1600, UINT64_MAX, 1, 0}, {15, 14, 1, 1}, {0, 0, 1, 0}, {UINT64_MAX, 0, UINT64_MAX, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        ck_assert_msg(load_layers_that_fit(rows[i].limit, rows[i].fixed, rows[i].layer) == rows[i].layers,
+                      "row %zu: %lld", i, (long long)load_layers_that_fit(rows[i].limit, rows[i].fixed, rows[i].layer));
+}
+END_TEST
+
 /* A failure without words or code is a failure all the same. */
 START_TEST(failure_without_words)
 {
@@ -504,6 +517,7 @@ int main(void)
     tcase_add_test(t, info_and_placement);
     tcase_add_test(t, failure_without_words);
     tcase_add_test(t, memory_by_device);
+    tcase_add_test(t, layers_that_fit);
     tcase_add_test(t, placement_of_several_devices);
     tcase_add_test(t, threads_are_the_devices_own);
     tcase_add_test(t, memory_for_one_sequence);

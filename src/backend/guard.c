@@ -101,7 +101,8 @@ static void check(struct guard *g, uint32_t types, bool others, struct outcome *
     struct backend *be = g->be, *oracle[REGISTRY_MAX_INSTANCES];
     struct backend_params plain = {.n_threads = 1, .no_selftest = true};
     struct selftest_args args = {
-        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .user = o};
+        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .user = o,
+        .fast = g->params.math == MATH_FAST};
     struct op_stats stats[OP_COUNT];
     struct err latched = be->latched;
     double start = clock_now();

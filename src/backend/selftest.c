@@ -203,7 +203,7 @@ void case_report(struct selftest *r)
 {
     struct selftest_case c = {.op = r->op, .dtype = r->dtype, .variant = r->variant};
 
-    c.bound = r->args.exact ? 0 : selftest_bounds[r->op];
+    c.bound = r->args.exact ? 0 : selftest_bound(r->op, r->dtype, r->args.fast);
     c.error = r->norm > 0 ? r->diff / r->norm : r->diff;
     c.ok = c.bound > 0 ? c.error <= c.bound : r->same; /* NaN is never ok */
     r->args.report(r->args.user, &c);
@@ -235,7 +235,7 @@ static void could_not(struct selftest *r)
                               .why = r->err.msg,
                               .code = r->err.code};
 
-    c.bound = r->args.exact ? 0 : selftest_bounds[r->op];
+    c.bound = r->args.exact ? 0 : selftest_bound(r->op, r->dtype, r->args.fast);
     r->args.report(r->args.user, &c);
     r->n_cases++;
     BOTH(i)

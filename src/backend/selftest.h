@@ -29,6 +29,7 @@ enum selftest_scope {
 struct selftest_args {
     enum selftest_scope scope;
     bool exact;     /* every bound is 0: the bits must be equal */
+    bool fast;      /* the bounds of --math fast */
     uint32_t types; /* operations with weights of these types: bit 1 << dtype; UINT32_MAX = all there are */
     bool others;    /* operations without weights */
     selftest_report *report;

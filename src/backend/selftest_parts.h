@@ -36,7 +36,7 @@ struct selftest {
 };
 
 /* In selftest_cases.c: how far a backend may be from the oracle, which sums in double. */
-extern const double selftest_bounds[OP_COUNT];
+double selftest_bound(enum op_id op, enum dtype dtype, bool fast);
 /* One group of cases; by_type ones run once for each weight type. */
 struct selftest_group {
     void (*run)(struct selftest *r, enum dtype dtype);

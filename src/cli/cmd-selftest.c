@@ -24,6 +24,7 @@ static const struct opt opts[] = {
 /* One device's results. */
 struct session {
     bool json, first;
+    bool fast;      /* the bounds of --math fast */
     struct buf out; /* JSON, written at the end */
     int n_devices, n_failed;
     int n_bits, n_differ;      /* cases against cpu, and those with other bits */
@@ -84,7 +85,8 @@ static bool against(struct session *s, const char *oracle, struct backend *be, s
 {
     struct backend_params plain = {.no_selftest = true};
     struct selftest_args args = {
-        .exact = report == on_bits, .types = UINT32_MAX, .others = true, .report = report, .user = s};
+        .exact = report == on_bits, .types = UINT32_MAX, .others = true, .report = report, .user = s,
+        .fast = s->fast};
     struct err err = {0};
     struct backend *o = open_plain(oracle, &plain, &err);
     if (!o) {
@@ -198,6 +200,7 @@ static int run(void *args, const struct common *c)
     tool_load_params(&p, c, "");
     p.backend.kernel_cache = kernel_cache;
     p.backend.no_selftest = true; /* nothing may stand in for what is tested */
+    s.fast = p.backend.math == MATH_FAST;
     buf_init(&s.out);
     if (s.json)
         buf_puts(&s.out, "{\"devices\":[\n");

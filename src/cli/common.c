@@ -53,7 +53,8 @@ const struct opt common_device_opts[] = {
     {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL,
      "an error instead of any fallback"},
     {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact",
-     "f32 activations everywhere; fast is not available in this version"},
+     "f32 activations everywhere; fast rounds them to int8 or half in products where an OpenCL device has the "
+     "arithmetic for it, and is not available on the CPU in this version"},
     {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
      "own kernels only, one order of sums for every number of rows"},
     {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,
@@ -97,8 +98,8 @@ int common_check(const struct common *c, const char *cmd)
 {
     if (c->model && !*c->model)
         return msg_usage(cmd, "-m, --model: the path is empty");
-    if (c->math == MATH_CHOICE_FAST)
-        return msg_usage(cmd, "--math fast is not available in this version; exact is the default");
+    if (c->math == MATH_CHOICE_FAST && (strcmp(c->device, "cpu") == 0 || strcmp(c->device, "ref") == 0))
+        return msg_usage(cmd, "--math fast is not available on %s in this version; exact is the default", c->device);
     if (c->kv == KV_CHOICE_Q8_0)
         return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
     return 0;
@@ -229,7 +230,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->device = c->device;
     p->split = c->split;
     p->require_device = c->require_device;
-    p->math = FORGE_MATH_EXACT;
+    p->math = c->math == MATH_CHOICE_FAST ? FORGE_MATH_FAST : FORGE_MATH_EXACT;
     p->deterministic = c->deterministic;
     p->cpu_isa = c->cpu_isa;
     p->kernels = kernels[c->kernels];

@@ -56,7 +56,7 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
     out->split = p->split;
     out->backend = (struct backend_params){
         .n_threads = p->n_threads,
-        .math = MATH_EXACT,
+        .math = p->math == FORGE_MATH_FAST ? MATH_FAST : MATH_EXACT,
         .deterministic = p->deterministic != 0,
         .require_device = p->require_device != 0,
         .no_selftest = p->no_selftest != 0,
@@ -83,8 +83,6 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
 static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
                             struct err *err)
 {
-    if (p->math == FORGE_MATH_FAST)
-        return err_set(err, ERR_UNSUPPORTED, "math fast is not available in this version; exact is");
     if ((unsigned)p->math > FORGE_MATH_FAST)
         return err_set(err, ERR_ARG, "math %d is unknown", (int)p->math);
     if (p->max_seqs < 1)

@@ -222,11 +222,31 @@ static void no_room(struct err *err, const char *what, const char *advice)
     err_set(err, was.code, "%s: %s; %s", what, was.msg, advice);
 }
 
-static int open_model(struct loaded *l, const struct load_params *p, const struct load_need *need, struct err *err)
+/* Rounded activations are for OpenCL devices; whoever asks for them is not given something else. */
+static int check_math(const struct loaded *l, const struct load_params *p, struct err *err)
+{
+    for (int i = 0; i < l->n_backends && p->backend.math == MATH_FAST; i++)
+        if (strncmp(op_device(l->backends[i]), "opencl", 6) != 0)
+            return err_set(err, ERR_UNSUPPORTED, "math fast is not available on %s in this version; exact is",
+                           op_device(l->backends[i]));
+    return 0;
+}
+
+/* p's device and split become what is opened in the end; the strings are fit's. */
+static int open_model(struct loaded *l, struct load_params *p, struct load_fit *fit, const struct load_need *need,
+                      struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
+    if (rc == 0)
+        rc = check_math(l, p, err);
+    if (rc == 0)
+        rc = load_fit(l, p, need, fit, err);
+    if (rc == 0 && fit->device[0] != '\0') {
+        p->device = fit->device;
+        p->split = fit->split;
+    }
     if (rc == 0 && p->split)
         rc = load_parse_split(p->split, split, l->n_backends, err);
     if (rc == 0)
@@ -288,6 +308,8 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     struct kv_params kv = p->kv;
     struct forward_limits limits;
     struct load_need need;
+    struct load_params settled = *p;
+    struct load_fit fit;
     *out = (struct loaded){0};
     if (!p->model || !*p->model)
         return err_set(err, ERR_ARG, "no model is named");
@@ -305,13 +327,13 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     make_limits(out, &kv, &limits);
     out->work_bytes = forward_bytes(out->config, &limits);
     find_need(out, &kv, &need);
-    if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, p, &need, err)) < 0)
+    if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, &settled, &fit, &need, err)) < 0)
         goto done;
     rc = load_open_rest(out, &kv, err);
     if (rc == 0)
-        rc = load_keep(out, p, &kv, err);
+        rc = load_keep(out, &settled, &kv, err);
     if (rc == 0)
-        rc = load_warm(out, p, err);
+        rc = load_warm(out, &settled, err);
 done:
     if (rc < 0)
         load_close(out);

@@ -31,6 +31,17 @@ struct load_place {
  * (`available` bytes, 0 = unknown), has too little. */
 int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err);
 
+/* ---- what fits (fit.c) ---- */
+struct load_fit {
+    char device[REGISTRY_MAX_INSTANCES * 24], split[REGISTRY_MAX_INSTANCES * 24];
+};
+/* Where a budget was given and no split: layers that do not fit on the devices go to a CPU instance, which is
+ * opened behind them, and `out` is the list and the split of it all; empty = nothing changes. */
+int load_fit(struct loaded *l, const struct load_params *p, const struct load_need *need, struct load_fit *out,
+             struct err *err);
+/* Layers of so many bytes beside what is there in any case. */
+int64_t load_layers_that_fit(uint64_t limit, uint64_t fixed, uint64_t layer);
+
 /* ---- opening devices, and opening them again (reload.c) ---- */
 /* "3,1" for n devices. */
 int load_parse_split(const char *text, double *out, int n, struct err *err);

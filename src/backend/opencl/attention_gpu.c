@@ -45,26 +45,35 @@ static bool choose_tile(struct attn *a, bool one_token)
     return local_bytes(a, a->heads, a->tokens) <= room;
 }
 
-static void set_options(const struct attn *a, char options[96])
+static void set_options(const struct attn *a, char options[160])
 {
     int rows = a->heads * a->tokens, keys = rows == 1 ? 16 : rows == 2 ? 8 : 4;
 
-    snprintf(options, 96, "-DHD=%d -DG=%d -DGB=%d -DBT=%d -DNK=%d -DKV_F16=%d", a->kv->head_dim,
-             a->group, a->heads, a->tokens, keys, a->kv->k.dtype == DTYPE_F16);
+    snprintf(options, 160, "-DHD=%d -DG=%d -DGB=%d -DBT=%d -DNK=%d -DKV_F16=%d%s", a->kv->head_dim, a->group,
+             a->heads, a->tokens, keys, a->kv->k.dtype == DTYPE_F16, a->c->sub_least);
 }
 
 static struct cl_launch begin(const struct attn *a, const char *kernel)
 {
-    char options[96];
+    char options[160], with_sub[200];
+    cl_kernel k = NULL;
 
     set_options(a, options);
-    return cl_begin(a->c, cl_kernel_get(a->c, "attn_gpu.cl", options, kernel), "attention");
+    if (cl_variant(a->c, CLV_SUB, OP_ATTENTION, a->kv->k.dtype)) {
+        snprintf(with_sub, sizeof with_sub, "%s %s -DSUB=1", cl_variant_std(a->c), options);
+        k = cl_kernel_try(a->c, "attn_gpu.cl", with_sub, kernel);
+        if (k == NULL)
+            cl_variant_refuse(a->c, CLV_SUB, OP_ATTENTION, a->kv->k.dtype, "its kernel does not build");
+    }
+    if (k == NULL)
+        k = cl_kernel_get(a->c, "attn_gpu.cl", options, kernel);
+    return cl_begin(a->c, k, "attention");
 }
 
 /* The check of the device did not know these heads.  What does not build for them goes to the base kernels. */
 static bool builds(const struct attn *a)
 {
-    char options[96];
+    char options[160];
 
     set_options(a, options);
     if (a->c->params.require_device || cl_kernel_try(a->c, "attn_gpu.cl", options, "attn_tiles") != NULL ||

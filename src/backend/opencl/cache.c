@@ -83,7 +83,8 @@ static void hash_device(struct clb *c, uint64_t h[2])
 void cl_identity(const struct backend *be, uint64_t id[2])
 {
     struct clb *c = (struct clb *)(uintptr_t)be;
-    const uint64_t choice[] = {c->family, c->canonical, c->dev.max_group, c->zero_copy};
+    const uint64_t choice[] = {c->family,        c->canonical,      c->dev.max_group, c->zero_copy,
+                               c->params.math,   c->dev.subgroups,  c->dev.int_dot,   c->dev.fp16};
 
     hash_device(c, id);
     mix(id, choice, sizeof choice);

@@ -32,6 +32,7 @@ struct cl_device {
     size_t base_align; /* bytes */
     unsigned units;
     bool fp16, subgroups, int_dot, fp64; /* by extension string; only a reason to try */
+    int sub_least; /* lanes of its smallest sub-groups where that can be chosen, 0 = not told */
     char uuid[33];                       /* hex, empty = not told */
     int twin; /* number of the same chip seen before through another platform, -1 = none */
 };
@@ -84,6 +85,14 @@ enum cl_kern {
 };
 enum { CL_N_WEIGHTS = DTYPE_Q6_K + 1 };
 
+/* Kernels beyond the base, where the device has what they ask for: rows of a table in variants.c. */
+enum cl_variant {
+    CLV_SUB,  /* sub-groups */
+    CLV_DOT,  /* integer dot products on int8 activations */
+    CLV_HALF, /* half arithmetic */
+    CLV_COUNT
+};
+
 /* Memory over a part of a mapped file, shared by the tensors in it. */
 struct cl_window {
     struct cl_window *next;
@@ -101,6 +110,14 @@ struct clb {             /* the backend */
     bool gpu; /* the GPU family on a device whose groups and local memory it fits */
     uint32_t plain[OP_COUNT]; /* operations whose GPU variant is not used: bit 1 << dtype (cl_fall_back) */
     char plain_name[144];     /* "opencl:0 (base kernels)": these, in the placement table */
+    uint32_t refused[CLV_COUNT][OP_COUNT]; /* variants found wrong or not to be had: bit 1 << dtype */
+    char variant_name[CLV_COUNT][160];     /* "opencl:0 (int8 dot)": what is not exact, in the placement table */
+    struct {
+        cl_kernel k;
+        int n; /* sub-groups of a group of 64 */
+    } sub_counts[32];
+    int n_sub_counts;
+    char sub_least[24]; /* " -DSUB_LEAST=16", for kernels with MOST_REGISTERS (cl/common.clh), or nothing */
     bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
@@ -161,7 +178,7 @@ struct cl_rows {
 bool cl_rows_at(const struct tensor *t, int64_t row, struct cl_rows *out);
 size_t cl_row_size(const struct tensor *t); /* bytes */
 /* Device memory of at least `size` bytes that lives until the next call with the same slot; NULL: latched. */
-enum { CL_SCRATCH_ATTN, CL_SCRATCH_GEMM, CL_SCRATCH_TMP, CL_SCRATCH_COUNT };
+enum { CL_SCRATCH_ATTN, CL_SCRATCH_GEMM, CL_SCRATCH_TMP, CL_SCRATCH_FAST, CL_SCRATCH_COUNT };
 cl_mem cl_scratch_get(struct clb *c, int slot, size_t size);
 void cl_scratch_free(struct clb *c);
 /* A buffer of n_parts empty parts, NULL + err. */
@@ -310,6 +327,11 @@ int cl_split_fill(struct clb *c, struct cl_part *p, const struct host_matrix *m,
 int cl_split_export(struct clb *c, float *out, const struct tensor *w, struct err *err);
 /* CLK_EMBED or CLK_DEQUANT for w as it lies on the device. */
 cl_kernel cl_kern_weight(struct clb *c, enum cl_kern which, const struct tensor *w);
+/* May lanes load 16 bytes at once, from rows of w at `off` and from x? */
+bool cl_in_units(const struct tensor *w, cl_ulong off, const struct tensor *x);
+/* The arguments that every kernel of linear_gpu.cl and its variants begins with; xm = the rows of x. */
+void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struct tensor *out, cl_mem xm,
+                    cl_ulong x_off, const struct tensor *x, const struct tensor *bias);
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                    const struct tensor *bias);
 /* The kernel for experts' products, a group of 64 for *cols rows of a matrix. */
@@ -317,6 +339,19 @@ cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_expe
 /* false: heads too large for it. */
 bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
                       const struct kv_rows *rows, const struct attention_args *args);
+
+/* ---- variants (variants.c, linear_variants.c) ---- */
+/* Is it to be used for this operation and type?  Chosen by features, math and what the self-test found. */
+bool cl_variant(const struct clb *c, enum cl_variant v, enum op_id op, enum dtype type);
+/* Says once why not, and uses the base kernels from now on. */
+void cl_variant_refuse(struct clb *c, enum cl_variant v, enum op_id op, enum dtype type, const char *why);
+/* Names them for messages; warns where `fast` was asked for and nothing here computes so. */
+void cl_variants_open(struct clb *c);
+const char *cl_variant_std(const struct clb *c); /* the build option that its text needs */
+int cl_sub_count(struct clb *c, cl_kernel k); /* sub-groups of a group of 64 work-items, 0 = not told */
+/* A variant of linear for this part of w; false = the base kernels are to be used. */
+bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
+                       const struct tensor *w, const struct tensor *bias);
 
 /* ---- shapes ---- */
 static inline size_t cl_ceil_div(int64_t n, int64_t d)

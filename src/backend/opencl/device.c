@@ -14,6 +14,7 @@
 /* extensions of later headers */
 #define DEVICE_UUID 0x106A /* CL_DEVICE_UUID_KHR, 16 bytes */
 #define DEVICE_PCI 0x410F  /* CL_DEVICE_PCI_BUS_INFO_KHR: domain, bus, device, function */
+#define DEVICE_SUB_GROUP_SIZES 0x4108 /* CL_DEVICE_SUB_GROUP_SIZES_INTEL: size_t, as many as there are */
 
 static int skip(struct cl_device_set *s, struct err *err, const char *fmt, ...) ATTR_PRINTF(3, 4);
 static int skip(struct cl_device_set *s, struct err *err, const char *fmt, ...)
@@ -164,6 +165,12 @@ static void ask_all(struct cl_device *d)
     d->subgroups =
         has_extension(extensions, "cl_khr_subgroups") || has_extension(extensions, "cl_intel_subgroups");
     d->int_dot = has_extension(extensions, "cl_khr_integer_dot_product");
+    size_t sizes[16] = {0}, told = 0;
+    if (has_extension(extensions, "cl_intel_required_subgroup_size") &&
+        clGetDeviceInfo(d->id, DEVICE_SUB_GROUP_SIZES, sizeof sizes, sizes, &told) == CL_SUCCESS)
+        for (size_t i = 0; i < told / sizeof *sizes && i < 16; i++)
+            if (sizes[i] > 0 && (d->sub_least == 0 || (int)sizes[i] < d->sub_least))
+                d->sub_least = (int)sizes[i];
     ask_uuid(d, extensions);
     free(ext);
 }

@@ -117,6 +117,7 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
         rc = cl_gemm_open(c, err);
     if (rc != 0)
         goto fail;
+    cl_variants_open(c);
     log_debug(LOG_CL, "%s: %s, %s, family %s, max allocation %zu, memory %llu", c->base.device, dev->name,
               dev->version_text, c->family == CL_FAMILY_CPU ? "cpu" : "gpu", dev->max_alloc,
               (unsigned long long)dev->mem_size);

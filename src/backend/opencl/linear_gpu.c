@@ -42,8 +42,7 @@ static bool is_narrow(const struct clb *c)
     return c->dev.max_group < 128 || c->dev.max_item[0] < 128;
 }
 
-/* May lanes load 16 bytes at once, from rows of w at `off` and from x? */
-static bool in_units(const struct tensor *w, cl_ulong off, const struct tensor *x)
+bool cl_in_units(const struct tensor *w, cl_ulong off, const struct tensor *x)
 {
     bool has = w->dtype == DTYPE_F32 || w->dtype == DTYPE_F16 || w->dtype == DTYPE_BF16 ||
                w->dtype == DTYPE_Q4_K || cl_is_split(w);
@@ -55,10 +54,10 @@ static bool in_units(const struct tensor *w, cl_ulong off, const struct tensor *
 
 static cl_kernel kernel_for(struct clb *c, const char *name, const struct tensor *w, bool units)
 {
-    char options[96];
+    char options[128];
 
-    snprintf(options, sizeof options, "-DWT=WT_%s -DSPLIT=%d -DUNITS=%d%s", dtype_info(w->dtype)->name,
-             cl_is_split(w), units, is_narrow(c) ? " -DTM=32" : "");
+    snprintf(options, sizeof options, "-DWT=WT_%s -DSPLIT=%d -DUNITS=%d%s%s", dtype_info(w->dtype)->name,
+             cl_is_split(w), units, is_narrow(c) ? " -DTM=32" : "", c->sub_least);
     return cl_kernel_get(c, "linear_gpu.cl", options, name);
 }
 
@@ -71,24 +70,33 @@ static const struct form *form_for(const struct clb *c, int64_t n_rows, bool uni
     return f->group == 128 && is_narrow(c) ? &narrow_tile : f;
 }
 
+void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struct tensor *out, cl_mem xm,
+                    cl_ulong x_off, const struct tensor *x, const struct tensor *bias)
+{
+    cl_arg_tensor(l, out);
+    cl_arg_mem(l, xm, x_off);
+    cl_arg_mem(l, part->mem, part->off);
+    cl_arg_tensor(l, bias != NULL ? bias : x); /* always a valid argument */
+    cl_arg_int(l, bias != NULL);
+    cl_arg_int(l, x->cols);
+    cl_arg_int(l, part->n_rows);
+    cl_arg_int(l, x->rows);
+    cl_arg_int(l, part->row);
+    cl_arg_int(l, out->cols);
+}
+
 static void run_part(struct clb *c, const struct cl_rows *part, const struct tensor *out,
                      const struct tensor *x, const struct tensor *w, const struct tensor *bias)
 {
-    bool units = in_units(w, part->off, x);
+    bool units = cl_in_units(w, part->off, x);
     const struct form *f = form_for(c, x->rows, units);
     struct cl_launch l = cl_begin(c, kernel_for(c, f->kernel, w, units), "linear");
     size_t group = (size_t)f->group;
 
-    cl_arg_tensor(&l, out);
-    cl_arg_tensor(&l, x);
-    cl_arg_mem(&l, part->mem, part->off);
-    cl_arg_tensor(&l, bias != NULL ? bias : x); /* always a valid argument */
-    cl_arg_int(&l, bias != NULL);
-    cl_arg_int(&l, x->cols);
-    cl_arg_int(&l, part->n_rows);
-    cl_arg_int(&l, x->rows);
-    cl_arg_int(&l, part->row);
-    cl_arg_int(&l, out->cols);
+    cl_ulong x_off;
+    cl_mem xm = cl_tensor_mem(x, &x_off);
+
+    cl_linear_args(&l, part, out, xm, x_off, x, bias);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, f->cols) * group, cl_ceil_div(x->rows, f->rows)},
            (size_t[]){group, 1});
 }
@@ -99,7 +107,8 @@ void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor 
     struct cl_rows part;
 
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
-        run_part(c, &part, out, x, w, bias);
+        if (!cl_linear_variant(c, &part, out, x, w, bias))
+            run_part(c, &part, out, x, w, bias);
 }
 
 cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x,
@@ -110,7 +119,7 @@ cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_expe
     for (int e = 0; e < n_experts; e++) {
         cl_ulong off = 0;
         cl_tensor_mem(&experts[e], &off);
-        units = units && in_units(&experts[e], off, x);
+        units = units && cl_in_units(&experts[e], off, x);
     }
     *cols = c->canonical ? 8 : units ? 4 : 2;
     return kernel_for(c, c->canonical ? "experts_canon" : "experts_row", &experts[0], units);

@@ -234,7 +234,7 @@ static bool build(struct clb *c, struct program *p, const char *file, const char
         err_set(err, ERR_NOMEM, "no memory for the text of %s", file);
         goto done;
     }
-    snprintf(all, sizeof all, "-cl-std=CL1.2 %s", options);
+    snprintf(all, sizeof all, "%s%s", strstr(options, "-cl-std=") != NULL ? "" : "-cl-std=CL1.2 ", options);
     p->cached = cl_cache_key(c, buf_str(&text), text.len, all);
     p->p = disk ? cl_cache_get(c, &p->cached, all) : NULL;
     p->from_disk = p->on_disk = p->p != NULL;
