@@ -19,7 +19,7 @@
 #define KV_SIZE 2
 static inline float16 kv16(const __global uchar *row, int d)
 {
-    return vload_half16(0, (const __global half *)row + d);
+    return half16_at(row + 2 * d);
 }
 static inline float kv1(const __global uchar *row, int d)
 {
@@ -310,7 +310,7 @@ __kernel void attn_rows(OUT(out), ARGS, const int n_rows)
     float16 O[T * G][NS];
     float M[T * G], L[T * G];
     int from[T], last[T], end = 0, first_from = INT_MAX, all_from = 0, all_last = INT_MAX;
-    bool together = n == T && T > 1;
+    bool together = (n == T) & (T > 1);
     for (int t = 0; t < n; t++) {
         last[t] = IN_PTR(int, pos)[r0 + t];
         from[t] = window > 0 && last[t] >= window ? last[t] - window + 1 : 0;

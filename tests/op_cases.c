@@ -429,6 +429,7 @@ static const struct attention_case {
     {8, 8, 1, 3, 65, 0, DTYPE_F16, 2, 200, 7},     {17, 3, 1, 16, 1, 0, DTYPE_F32, 2, 129, 7},
     {33, 2, 1, 16, 100, 30, DTYPE_F32, 2, 129, 7}, {96, 4, 4, 16, 0, 50, DTYPE_F16, 3, 65, 64},
     {1, 2, 2, 7, 0, 0, DTYPE_F32, 2, 64, 7},       {256, 4, 1, 16, 0, 0, DTYPE_F16, 4, 63, 64},
+    {32, 8, 4, 64, 130, 0, DTYPE_F16, 1, 300, 64}, {20, 6, 6, 16, 0, 0, DTYPE_F16, 2, 260, 64},
 };
 enum { N_ATTENTION = sizeof attention_table / sizeof *attention_table, MAX_SEQS = 4 };
 
