@@ -200,6 +200,8 @@ static int run(void *args, const struct common *c)
     tool_load_params(&p, c, "");
     p.backend.kernel_cache = kernel_cache;
     p.backend.no_selftest = true; /* nothing may stand in for what is tested */
+    if (p.backend.gemm == GEMM_KERNELS_AUTO)
+        p.backend.gemm = GEMM_KERNELS_OWN; /* nor CLBlast, and no speeds of these shapes are kept */
     s.fast = p.backend.math == MATH_FAST;
     buf_init(&s.out);
     if (s.json)
