@@ -185,8 +185,6 @@ static const struct linear linears[] = {
     {DTYPE_Q8_0, 301, 64, 40, true, 20000, true}, {DTYPE_BF16, 3000, 3072, 32, false, 0, true}, /* two tiles */
 };
 
-/* out of one product; the weight is imported while the device's largest allocation is as the row says. */
-
 static const char *const families[] = {"cpu", "gpu"};
 
 START_TEST(linear)

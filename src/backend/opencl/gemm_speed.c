@@ -118,21 +118,22 @@ int cl_tune_gemm(struct backend *be, const struct tensor *w, int64_t n_rows, int
 {
     struct clb *c = (struct clb *)be;
     struct tensor x = {0}, y = {0};
-    struct gemm_class *k;
+    struct gemm_class few = {.dtype = w->dtype, .n = w->rows, .k = w->cols, .rows = n_rows}, *k;
     int rc;
 
     *out = (struct op_gemm_speed){0};
     if (c->gemm == NULL)
         return err_set(err, ERR_UNSUPPORTED, "%s: CLBlast is not in use there%s", be->device,
                        blast_there() ? "" : ": this build has none");
-    k = gemm_class_of(c->gemm, w->dtype, w->rows, w->cols, n_rows);
+    /* so few rows are never CLBlast's: told, and not kept */
+    k = n_rows < GEMM_ROWS ? &few : gemm_class_of(c->gemm, w->dtype, w->rows, w->cols, n_rows);
     if (k == NULL)
         return err_set(err, ERR_NOMEM, "no memory for the speed of a product");
+    op_begin(be);
     rc = alloc_random(c, &x, n_rows, w->cols, err);
     if (rc == 0)
         rc = op_alloc(be, &y, DTYPE_F32, n_rows, w->rows, err);
     if (rc == 0) {
-        op_begin(be);
         k->measured = false;
         int wrong = gemm_compare(c, k, &y, &x, w, NULL, reps, &out->error, out->why, sizeof out->why);
         rc = op_sync(be, err);
