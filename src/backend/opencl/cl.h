@@ -121,6 +121,7 @@ struct clb {             /* the backend */
     bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
+    int unflushed; /* launches since the last flush (launch.c) */
     struct cl_programs *programs; /* program.c */
     struct cl_scratch *scratch;   /* grown on demand at load, see cl_scratch_get */
     struct cl_profile *profile;   /* profile.c; NULL = off */
@@ -158,7 +159,7 @@ struct cl_part {
 };
 enum cl_layout {
     CL_LAYOUT_STORED, /* as in the file */
-    CL_LAYOUT_SPLIT   /* scales in a plane of their own behind the quants (GPU family; import.c) */
+    CL_LAYOUT_SPLIT   /* scales in a plane of their own behind the quants (GPU family; layout_gpu.c) */
 };
 struct cl_buffer {
     struct buffer b; /* first; host is NULL */

@@ -4,6 +4,9 @@
 #include "backend/opencl/cl.h"
 #include "base/log.h"
 
+/* Some drivers give the device nothing before a flush or a read: so that it computes while the host goes on. */
+enum { FLUSH_EACH = 64 };
+
 struct cl_launch cl_begin(struct clb *c, cl_kernel k, const char *what)
 {
     /* a kernel that could not be had is latched already */
@@ -107,6 +110,10 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         log_debug(LOG_CL, "%s: %s refused groups of %zu: %s; half of it from now on", l->c->base.device,
                   l->what, n, cl_error_name(l->code));
         l->code = CL_SUCCESS;
+    }
+    if (l->code == CL_SUCCESS && ++l->c->unflushed == FLUSH_EACH) {
+        l->c->unflushed = 0;
+        l->code = clFlush(l->c->queue);
     }
     if (l->code != CL_SUCCESS)
         cl_fail(l->c, l->code, l->what);
