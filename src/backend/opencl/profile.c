@@ -70,6 +70,7 @@ void cl_profile_launched(struct clb *c, const char *kernel, enum op_id op)
     l->row = prof_row(c->base.prof, kernel, op, true);
     l->op = p->n_ops;
     l->queued = clock_now();
+    p->ops[p->n_ops].id = op; /* its times may be read before it ends, when it has many launches */
     p->ops[p->n_ops].n_launches++;
     p->n_launches++;
 }
