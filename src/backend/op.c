@@ -131,8 +131,9 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     if (s->device == NULL) {
         s->device = be->ran_on;
     } else if (s->device != be->ran_on && s->device != be->both[op]) {
-        snprintf(be->both[op], sizeof be->both[op], "%.90s, %.90s", be->device,
-                 s->device == be->device ? be->ran_on : s->device);
+        bool own = be->ran_on == be->device; /* the instance's own name comes first */
+        snprintf(be->both[op], sizeof be->both[op], "%.90s, %.90s", own ? be->ran_on : s->device,
+                 own ? s->device : be->ran_on);
         s->device = be->both[op];
     }
 }
