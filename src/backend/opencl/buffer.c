@@ -225,7 +225,9 @@ cl_mem cl_scratch_get(struct clb *c, int slot, size_t size)
         clReleaseMemObject(c->scratch->mem[slot]);
         c->used -= c->scratch->size[slot];
     }
-    size += size / 2 <= cl_max_alloc(c) - size ? size / 2 : 0;
+    /* some more than now, where there is room: it is likely to grow on */
+    bool roomy = size <= cl_max_alloc(c) && size / 2 <= cl_max_alloc(c) - size;
+    size += roomy && cl_within_budget(c, size + size / 2, "scratch", NULL) ? size / 2 : 0;
     c->scratch->size[slot] = 0;
     c->scratch->mem[slot] = cl_mem_new(c, size, "scratch", &err);
     if (c->scratch->mem[slot] == NULL)
