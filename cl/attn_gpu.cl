@@ -28,7 +28,6 @@
 #define ND ((HD + WG - 1) / WG) /* dimensions of a lane */
 #define SETS (WG / 16)
 #define HEAD_BLOCKS ((G + GB - 1) / GB)
-#define NOWHERE (~(ulong)0)
 
 #if KV_F16
 #define KV_TYPE half
@@ -49,7 +48,7 @@ struct tile {
     float red[SETS * 16 * 17]; /* 16 partial sums of 16 outputs a set, pitch 17 */
     float m[BQ], l[BQ], a[BQ], b[BQ]; /* of the chunk; factors of the old and the new part */
     int lo[BQ], hi[BQ];               /* positions of the chunk that a row sees */
-    ulong at[CHUNK];                  /* element of the stored row, NOWHERE = seen by no row */
+    ulong at[CHUNK];                  /* element of the stored row; of one that no row sees 0: read and not used */
 };
 
 /* first position that a token at `last` sees */
@@ -85,7 +84,7 @@ static inline void look_up(__local struct tile *t, const __global int *pos, cons
         seen |= lane >= lo && lane < hi;
     }
     const int p = start + lane;
-    t->at[lane] = seen ? (((ulong)table[p / page_size] * n_kv + h) * page_size + p % page_size) * HD : NOWHERE;
+    t->at[lane] = seen ? (((ulong)table[p / page_size] * n_kv + h) * page_size + p % page_size) * HD : 0;
 }
 
 /* scores[j][row] = scale q[row] . k_j for the keys seen by a row */
@@ -100,8 +99,7 @@ static inline void products(__local struct tile *t, const __global KV_TYPE *k, f
         const __global KV_TYPE *row[NK];
         UNROLL for (int i = 0; i < NK; i++)
         {
-            const ulong at = t->at[j0 + i];
-            row[i] = k + (at == NOWHERE ? 0 : at); /* read and not used */
+            row[i] = k + t->at[j0 + i];
         }
         UNROLL for (int i = 0; i < BQ * NK; i++) acc[i] = 0.0f;
         for (int d = l; d < HD; d += n_lanes) {
@@ -132,8 +130,7 @@ static inline void products(__local struct tile *t, const __global KV_TYPE *k, f
         const __global KV_TYPE *row[NK];
         UNROLL for (int i = 0; i < NK; i++)
         {
-            const ulong at = t->at[j0 + key_number(lane, i, NK)];
-            row[i] = k + (at == NOWHERE ? 0 : at); /* read and not used */
+            row[i] = k + t->at[j0 + key_number(lane, i, NK)];
         }
         UNROLL for (int i = 0; i < BQ * NK; i++) acc[i] = 0.0f;
         for (int d = key_dim(lane, 0); d < HD; d += 16) {

@@ -84,7 +84,7 @@ LINEAR_FEW(linear_few8, 2, 8)
     float4 gx[(TM * KS / 4 + LANES - 1) / LANES];                                                              \
     granule gw[(TN * KS / TE + LANES - 1) / LANES];                                                            \
     float2 gs[(TN * KS / TE + LANES - 1) / LANES];
-#define FETCH(k0, TM, TN, KS, LANES)                                                                           \
+#define STAGE(k0, TM, TN, KS, LANES)                                                                           \
     UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
     {                                                                                                          \
         const int e = lane + i * LANES, at = (k0) + stage_k(e, KS, 4);                                         \
@@ -146,13 +146,13 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
     float4 acc[8];
     UNROLL for (int i = 0; i < 8; i++) acc[i] = 0.0f;
     STAGE_REGS(TM, TN, KS, LANES)
-    FETCH(0, TM, TN, KS, LANES)
+    STAGE(0, TM, TN, KS, LANES)
     for (int k0 = 0; k0 < k; k0 += KS) {
         barrier(CLK_LOCAL_MEM_FENCE);
         STORE(TM, TN, KS, LANES, TX, TW)
         barrier(CLK_LOCAL_MEM_FENCE);
         if (k0 + KS < k) { /* travels while this step computes */
-            FETCH(k0 + KS, TM, TN, KS, LANES)
+            STAGE(k0 + KS, TM, TN, KS, LANES)
         }
         _Pragma("unroll 4") for (int i = 0; i < KS; i++)
         {
@@ -184,11 +184,11 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
 #define RED_SIZE(SETS) ((SETS) * 16 * 17)
 /* the next step's data travel while this one computes; values of 16 at once would take too many registers */
 #if UNITS
-#define FETCH_AHEAD FETCH
+#define FETCH_AHEAD STAGE
 #define FETCH_NOW(k0, TM, TN, KS, LANES)
 #else
 #define FETCH_AHEAD(k0, TM, TN, KS, LANES)
-#define FETCH_NOW FETCH
+#define FETCH_NOW STAGE
 #endif
 #define CANON_BODY(NW, NX, SW, SX, KC, WRITE_OUT)                                                              \
     __local float xs[SX * NX * (KC + 16 / NW)], ws[SW * NW * (KC + 16 / NW)], red[RED_SIZE(SW * SX)];          \
