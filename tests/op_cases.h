@@ -1,6 +1,6 @@
 /* One list of cases for every operation, run on two instances and compared:
  * a is the oracle, b the one under test.  Any backend can be put through it;
- * bounds are in one table in op_cases.c. */
+ * cases and bounds are those of backend/selftest_cases.c. */
 #ifndef FORGE_TESTS_OP_CASES_H
 #define FORGE_TESTS_OP_CASES_H
 
