@@ -240,9 +240,9 @@ static int open_model(struct loaded *l, struct load_params *p, struct load_fit *
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0)
-        rc = check_math(l, p, err);
-    if (rc == 0)
         rc = load_fit(l, p, need, fit, err);
+    if (rc == 0)
+        rc = check_math(l, p, err);
     if (rc == 0 && fit->device[0] != '\0') {
         p->device = fit->device;
         p->split = fit->split;
