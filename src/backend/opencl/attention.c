@@ -56,8 +56,7 @@ struct attn {
     char options[128];
 };
 
-/* Chunks that a row at position `last` or before it sees some of. */
-static int64_t chunks_seen(int64_t last, int64_t window)
+int64_t cl_chunks_seen(int64_t last, int64_t window)
 {
     int64_t all = last / CHUNK + 1, most = (window + CHUNK - 2) / CHUNK + 1;
 
@@ -162,10 +161,10 @@ void cl_attention(struct backend *be, const struct tensor *out, const struct ten
                      .args = args,
                      .group = args->n_heads / kv->n_kv_heads,
                      .vectors = (kv->head_dim + 15) / 16,
-                     .n_chunks = chunks_seen(rows->max_pos, args->window)};
+                     .n_chunks = cl_chunks_seen(rows->max_pos, args->window)};
     int64_t enough = 8 * (int64_t)a.c->dev.units;
     bool alone = q->rows <= 2 * rows->pages.rows; /* decoding: no neighbour reads the same keys */
-    int64_t all = chunks_seen((int64_t)rows->pages.cols * kv->page_size - 1, args->window);
+    int64_t all = cl_chunks_seen((int64_t)rows->pages.cols * kv->page_size - 1, args->window);
     int64_t heads = q->rows * args->n_heads;
     size_t part = (size_t)(16 * a.vectors + 16) * sizeof(float), scratch;
 

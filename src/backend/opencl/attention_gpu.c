@@ -124,7 +124,7 @@ static void run_tiles(const struct attn *a)
 /* Chunks side by side, then joined. */
 static void run_split(const struct attn *a, size_t scratch)
 {
-    int64_t n_split = a->n_chunks < MAX_SPLIT ? a->n_chunks : MAX_SPLIT;
+    int64_t seen = cl_chunks_seen(a->rows->max_pos, a->args->window), n_split = seen < MAX_SPLIT ? seen : MAX_SPLIT;
     cl_mem parts = cl_scratch_get(a->c, CL_SCRATCH_ATTN, scratch);
 
     if (parts == NULL)

@@ -301,6 +301,8 @@ void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tenso
                  const struct kv_rows *rows);
 void cl_attention(struct backend *, const struct tensor *out, const struct tensor *q,
                   const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args);
+/* Chunks of 64 positions that a row at position `last` or before it sees some of. */
+int64_t cl_chunks_seen(int64_t last, int64_t window);
 /* Bytes for the results of chunks of `part` bytes: for as many as there can ever be, so that the memory does
  * not grow from step to step; where that is too much for those needed now; false: too much as well. */
 bool cl_attn_scratch(const struct clb *c, size_t part, int64_t parts_now, int64_t parts_ever, size_t *size);
