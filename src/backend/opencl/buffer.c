@@ -329,6 +329,7 @@ int cl_read(struct backend *be, void *dst, const struct tensor *src, struct err 
         left -= n;
     }
     cl_profile_drain(c);
-    c->staging_used = 0;
+    if (code == CL_SUCCESS && tensor_size(src) > 0) /* else nothing was waited for: earlier writes may be under way */
+        c->staging_used = 0;
     return code == CL_SUCCESS ? 0 : cl_err(c, code, "reading from the device", err);
 }

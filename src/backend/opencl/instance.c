@@ -51,7 +51,8 @@ int cl_sync(struct backend *be, struct err *err)
     cl_int code = clFinish(c->queue);
 
     cl_profile_drain(c);
-    c->staging_used = 0;
+    if (code == CL_SUCCESS)
+        c->staging_used = 0;
     return code == CL_SUCCESS ? 0 : cl_err(c, code, "waiting for the device", err);
 }
 
