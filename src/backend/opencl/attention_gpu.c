@@ -1,6 +1,7 @@
 /* Launches of attention, GPU family: the tile of query rows by head_dim, heads
  * of a kv head and local memory; few rows split their chunks over groups and
- * join them.  Both give the same bits. */
+ * join them.  Both give the same bits, but for those of sub-groups where a
+ * compiler gives the two kernels others. */
 #include <stdio.h>
 
 #include "backend/opencl/cl.h"
