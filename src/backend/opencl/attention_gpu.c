@@ -75,10 +75,14 @@ static struct cl_launch begin(const struct attn *a, const char *kernel)
 static bool builds(const struct attn *a)
 {
     char options[160];
+    bool gave_way = false;
 
     set_options(a, options);
-    if (a->c->params.require_device || cl_kernel_try(a->c, "attn_gpu.cl", options, "attn_tiles") != NULL ||
-        !cl_fall_back(&a->c->base, OP_ATTENTION, a->kv->k.dtype))
+    if (a->c->params.require_device || cl_kernel_try(a->c, "attn_gpu.cl", options, "attn_tiles") != NULL)
+        return true;
+    while (cl_fall_back(&a->c->base, OP_ATTENTION, a->kv->k.dtype)) /* variants first, then this */
+        gave_way = true;
+    if (!gave_way)
         return true;
     log_msg(LOG_WARN, "%s: attention with heads of %d does not build (%s): it is computed with the base kernels",
             a->c->base.device, a->kv->head_dim, options);
