@@ -73,7 +73,7 @@ struct backend_ops {
     /* Optional, contracts in op.h: NULL = one way to multiply. */
     int (*tune_gemm)(struct backend *be, const struct tensor *w, int64_t n_rows, int reps, struct op_gemm_speed *out,
                      struct err *err);
-    int (*tune_save)(struct backend *be, const char *path, struct err *err);
+    int (*tune_save)(struct backend *be, struct buf *text, struct err *err);
 
     /* required; contracts in op.h */
     void (*embed)(struct backend *, const struct tensor *out, const struct tensor *table, const struct tensor *ids, float scale);

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "tensor/tensor.h"
 
@@ -177,7 +178,7 @@ struct op_gemm_speed {
  * keeps such things.  ERR_UNSUPPORTED: there is no choice. */
 int op_tune_gemm(struct backend *be, const struct tensor *w, int64_t n_rows, int reps, struct op_gemm_speed *out,
                  struct err *err);
-/* All that was measured, as a text for backend_params.clblast_params. */
-int op_tune_save(struct backend *be, const char *path, struct err *err);
+/* Adds all that was measured, as a text for backend_params.clblast_params. */
+int op_tune_save(struct backend *be, struct buf *text, struct err *err);
 
 #endif

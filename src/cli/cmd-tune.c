@@ -20,6 +20,12 @@ struct tune_args {
     bool json;
 };
 
+/* Where results go beside the table. */
+struct tune_out {
+    struct buf json, text; /* text is for the file of --out */
+    struct out_file file;
+};
+
 #define F(field) offsetof(struct tune_args, field)
 
 static const struct opt opts[] = {
@@ -87,8 +93,9 @@ static void put_row(struct buf *b, bool json, bool first, const struct tensor *w
 }
 
 /* One device; an exit status. */
-static int tune(const struct tune_args *a, const struct model *m, struct backend *be, struct buf *json)
+static int tune(const struct tune_args *a, const struct model *m, struct backend *be, struct tune_out *o)
 {
+    struct buf *json = &o->json;
     struct shapes shapes;
     struct op_gemm_speed speed;
     struct err err = {0};
@@ -115,7 +122,7 @@ static int tune(const struct tune_args *a, const struct model *m, struct backend
         }
     if (a->json)
         buf_puts(json, "]}");
-    if (a->out != NULL && op_tune_save(be, a->out, &err) != 0)
+    if (a->out != NULL && op_tune_save(be, &o->text, &err) != 0)
         return msg_fail(err.code, err.msg);
     return EXIT_OK;
 }
@@ -125,25 +132,37 @@ static int run(void *args, const struct common *c)
     const struct tune_args *a = args;
     struct common asked = *c;
     struct tool t;
-    struct buf json;
+    struct tune_out o = {0};
+    struct err err = {0};
 
+    if (a->rows.n == 0)
+        return msg_usage("tune", "--rows names no number of rows");
     asked.gemm = GEMM_CHOICE_CLBLAST; /* both must be there */
     asked.deterministic = false;
-    buf_init(&json);
+    buf_init(&o.json);
+    buf_init(&o.text);
     interrupt_catch();
     int status = tool_open(&t, &asked, 64, 1);
     if (status == 0 && a->out != NULL && t.l.n_backends > 1)
         status = msg_usage("tune", "--out is for one device, and there are %d", t.l.n_backends);
-    buf_puts(&json, "{\"devices\":[");
+    if (status == 0 && a->out != NULL && out_file_open(&o.file, a->out, &err) != 0)
+        status = msg_fail(err.code, err.msg); /* before minutes of measuring */
+    buf_puts(&o.json, "{\"devices\":[");
     for (int i = 0; status == 0 && i < t.l.n_backends; i++) {
-        buf_puts(&json, i > 0 ? ",\n" : "");
-        status = tune(a, t.l.model, t.l.backends[i], &json);
+        buf_puts(&o.json, i > 0 ? ",\n" : "");
+        status = tune(a, t.l.model, t.l.backends[i], &o);
     }
-    buf_puts(&json, "]}\n");
+    buf_puts(&o.json, "]}\n");
+    if (status == 0 && o.file.f != NULL)
+        fwrite(o.text.data, 1, o.text.len, o.file.f);
+    if (out_file_close(&o.file, status == 0, &err) != 0)
+        status = msg_fail(err.code, err.msg);
     status = tool_close(&t, status);
-    if (status == 0 && a->json && !out_buf(&json))
-        return EXIT_FAILED;
-    buf_fini(&json);
+    if (status == 0 && a->json && !out_buf(&o.json))
+        status = EXIT_FAILED;
+    else
+        buf_fini(&o.json);
+    buf_fini(&o.text);
     return status;
 }
 

@@ -58,8 +58,12 @@ int cl_gemm_open(struct clb *c, struct err *err)
     if (c->params.gemm == GEMM_KERNELS_CLBLAST && !blast_there())
         return err_set(err, ERR_UNSUPPORTED, "%s: this build has no CLBlast; matrices can be multiplied by own "
                                              "kernels (gemm own or auto)", c->base.device);
-    if (own_only(c))
+    if (own_only(c)) {
+        if (c->params.clblast_params != NULL)
+            log_msg(LOG_WARN, "%s: %s is not read: own kernels multiply there (gemm clblast uses the library)",
+                    c->base.device, c->params.clblast_params);
         return 0;
+    }
     g = mem_array(1, sizeof *g);
     if (g == NULL)
         return err_set(err, ERR_NOMEM, "%s: no memory for CLBlast's record", c->base.device);

@@ -65,7 +65,7 @@ void gemm_speed_open(struct clb *c);
 void gemm_speed_keep(struct clb *c); /* writes all that were measured */
 int cl_tune_gemm(struct backend *be, const struct tensor *w, int64_t n_rows, int reps, struct op_gemm_speed *out,
                  struct err *err);
-int cl_tune_save(struct backend *be, const char *path, struct err *err);
+int cl_tune_save(struct backend *be, struct buf *text, struct err *err);
 
 /* ---- gemm_file.c: one text for CLBlast's parameters and for speeds ---- */
 /* Takes what is meant for this device.  A line that is wrong: an error that names it when err is not NULL, else

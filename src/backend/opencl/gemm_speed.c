@@ -150,11 +150,12 @@ int cl_tune_gemm(struct backend *be, const struct tensor *w, int64_t n_rows, int
     return rc;
 }
 
-int cl_tune_save(struct backend *be, const char *path, struct err *err)
+int cl_tune_save(struct backend *be, struct buf *text, struct err *err)
 {
     struct clb *c = (struct clb *)be;
 
     if (c->gemm == NULL)
         return err_set(err, ERR_UNSUPPORTED, "%s: CLBlast is not in use there, nothing was measured", be->device);
-    return save(c, path, err);
+    gemm_file_print(c, text);
+    return buf_failed(text) ? err_set(err, ERR_NOMEM, "no memory for the text of what was measured") : 0;
 }
