@@ -154,7 +154,8 @@ struct forge_engine_params {
     uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs */
     uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
     int no_prefix_cache;     /* nothing is kept of earlier prompts; this version never does */
-    /* Called while loading, with done and total in units of the phase; non-zero stops the load. */
+    /* Called while loading, with done and total in units of the phase; non-zero stops the load.  total is 0 while
+     * a device is checked, before there are any. */
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
     const char *kernel_cache; /* folder where compiled kernels are kept; NULL = they are not */

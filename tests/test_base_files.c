@@ -158,7 +158,7 @@ START_TEST(path_folders)
         snprintf(name, sizeof name, "f%02d", i);
         char *p = path_join(dir, name);
         write_file(p, "x", 1);
-        ck_assert(path_exists(p) && !path_is_dir(p));
+        ck_assert(path_exists(p) && !path_is_dir(p) && path_is_file(p));
         free(p);
     }
     ck_assert_int_eq(path_list(dir, &names, &n, &e), 0);
@@ -166,8 +166,8 @@ START_TEST(path_folders)
     for (size_t i = 1; i < n; i++)
         ck_assert_int_lt(strcmp(names[i - 1], names[i]), 0);
     path_list_free(names, n);
-    ck_assert(path_is_dir(dir));
-    ck_assert(!path_exists("no/such") && !path_is_dir("no/such"));
+    ck_assert(path_is_dir(dir) && !path_is_file(dir));
+    ck_assert(!path_exists("no/such") && !path_is_dir("no/such") && !path_is_file("no/such"));
     ck_assert_int_eq(path_list("no/such", &names, &n, &e), ERR_IO);
     char *p = path_join("a/", "b");
     ck_assert_str_eq(p, "a/b");

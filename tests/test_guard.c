@@ -397,6 +397,9 @@ START_TEST(passed_checks_are_remembered)
     unlink(path);
     ck_assert_int_eq(checks(&params), 0);
     ck_assert(!path_exists(path));
+    ck_assert_int_eq(mkfifo(path, 0600), 0); /* nobody writes to it: it must not be waited for */
+    params.no_selftest = false;
+    ck_assert_int_gt(checks(&params), 0);
     free(path);
     path_list_free(names, n);
 }
@@ -419,6 +422,33 @@ START_TEST(refused_memory_is_an_error)
     ck_assert_int_eq(guard_open(&be, &params, &err), ERR_LIMIT);
     ck_assert_ptr_null(be);
     ck_assert_ptr_nonnull(strstr(err.msg, "4 bytes do not fit"));
+}
+END_TEST
+
+static bool after_three(void *user)
+{
+    int *left = user;
+    return (*left)-- <= 0;
+}
+
+START_TEST(stopped_checks_are_an_end)
+{
+    const char *dir = memory();
+    int left = 3;
+    struct backend_params params = {
+        .n_threads = 1, .kernel_cache = dir, .stop = after_three, .stop_user = &left};
+    struct backend *be = open_cpu();
+    struct err err = {0};
+    char **names;
+    size_t n;
+
+    ck_assert_int_eq(guard_open(&be, &params, &err), ERR_CANCELLED);
+    ck_assert_msg(strstr(err.msg, "bent was stopped") != NULL, "%s", err.msg);
+    ck_assert_ptr_null(be);
+    ck_assert_int_eq(left, -1); /* asked no more */
+    ck_assert_int_eq(path_list(dir, &names, &n, NULL), 0);
+    ck_assert_uint_eq(n, 0);
+    path_list_free(names, n);
 }
 END_TEST
 
@@ -455,6 +485,7 @@ int main(void)
     tcase_add_loop_test(t, required_device_is_an_error, 0, 2);
     tcase_add_test(t, required_type_is_an_error);
     tcase_add_test(t, passed_checks_are_remembered);
+    tcase_add_test(t, stopped_checks_are_an_end);
     tcase_add_test(t, failed_checks_are_not);
     tcase_add_test(t, refused_memory_is_an_error);
     suite_add_tcase(s, t);

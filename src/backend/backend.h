@@ -29,6 +29,8 @@ struct backend_params {
     bool profile;             /* the device is to time what it runs (op_profile starts it) */
     enum backend_gemm gemm;   /* who multiplies matrices of many rows on OpenCL */
     const char *clblast_params; /* file of CLBlast's parameters and of speeds; NULL = none */
+    bool (*stop)(void *user);   /* asked while a device is checked: true ends that with ERR_CANCELLED; NULL = never */
+    void *stop_user;
 };
 
 /* A copy with strings of its own; they are listed beside it in registry.c.  false: no memory; fini in any case. */

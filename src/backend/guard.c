@@ -38,7 +38,7 @@ static bool remembered(const struct guard *g, const char *what)
 {
     char *path = record(g, what), *data = NULL;
     size_t len;
-    bool yes = path != NULL && path_exists(path) &&
+    bool yes = path != NULL && path_is_file(path) &&
                map_read_all(path, sizeof passed, &data, &len, NULL) == 0 && strcmp(data, passed) == 0;
 
     free(data);
@@ -50,7 +50,7 @@ static bool remembered(const struct guard *g, const char *what)
 static void remember(const struct guard *g, const char *what)
 {
     char *path = record(g, what);
-    FILE *f = path != NULL ? fopen(path, "wb") : NULL;
+    FILE *f = path != NULL && (path_is_file(path) || !path_exists(path)) ? fopen(path, "wb") : NULL;
 
     if (f != NULL) {
         bool ok = fwrite(passed, sizeof passed - 1, 1, f) == 1;
@@ -65,8 +65,20 @@ struct outcome {
     struct guard *g;
     int n_wrong;
     struct err first;   /* the sentence of the first wrong case */
-    struct err refused; /* memory for a case was: says nothing about the operation */
+    struct err refused; /* memory for a case was, or the user: says nothing about the operation */
 };
+
+static bool on_stop(void *user)
+{
+    struct outcome *o = user;
+    const struct backend_params *p = &o->g->params;
+
+    if (o->refused.code == ERR_CANCELLED || p->stop == NULL || !p->stop(p->stop_user))
+        return o->refused.code == ERR_CANCELLED;
+    o->n_wrong++;
+    err_set(&o->refused, ERR_CANCELLED, "the check of %s was stopped", o->g->be->device);
+    return true;
+}
 
 static void on_case(void *user, const struct selftest_case *c)
 {
@@ -101,7 +113,7 @@ static void check(struct guard *g, uint32_t types, bool others, struct outcome *
     struct backend *be = g->be, *oracle[REGISTRY_MAX_INSTANCES];
     struct backend_params plain = {.n_threads = 1, .no_selftest = true};
     struct selftest_args args = {
-        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .user = o,
+        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .stop = on_stop, .user = o,
         .fast = g->params.math == MATH_FAST};
     struct op_stats stats[OP_COUNT];
     struct err latched = be->latched;

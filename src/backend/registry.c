@@ -252,7 +252,7 @@ static int open_auto(struct backend **out, const struct backend_params *params, 
 
     if (rc == 0 && *out != NULL)
         return 0;
-    if (rc != 0 && params->require_device)
+    if (rc != 0 && (params->require_device || rc == ERR_CANCELLED))
         return err_set(err, rc, "%s", own.msg);
     if (rc != 0) {
         log_msg(LOG_WARN, "the GPU is not used: %s", own.msg);

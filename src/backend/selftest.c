@@ -56,11 +56,13 @@ bool selftest_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed)
 }
 
 /* ---- what a case may take ---- */
+enum { STUCK = 1, STOPPED }; /* why a group ended early */
+
 static _Noreturn void stuck(struct selftest *r)
 {
     if (r->err.code == 0)
         err_set(&r->err, ERR_NOMEM, "no memory for the data of a case");
-    longjmp(r->stuck, 1);
+    longjmp(r->stuck, STUCK);
 }
 
 void *case_keep(struct selftest *r, void *p)
@@ -152,6 +154,8 @@ struct case_pair case_weight(struct selftest *r, enum dtype dtype, int64_t rows,
 void case_begin(struct selftest *r, enum op_id op, enum dtype dtype, const char *fmt, ...)
 {
     va_list args;
+    if (r->args.stop != NULL && r->args.stop(r->args.user))
+        longjmp(r->stuck, STOPPED);
     va_start(args, fmt);
     vsnprintf(r->variant, sizeof r->variant, fmt, args);
     va_end(args);
@@ -226,6 +230,20 @@ void case_finish(struct selftest *r, const struct case_pair *out)
 }
 
 /* ---- the list ---- */
+/* The data may go only when nothing reads it any more. */
+static void drain(struct selftest *r)
+{
+    BOTH(i)
+    {
+        struct err ignored = {0};
+        op_begin(r->be[i]);
+        if (op_sync(r->be[i], &ignored) != 0)
+            op_begin(r->be[i]);
+    }
+    release(r);
+    err_clear(&r->err);
+}
+
 static void could_not(struct selftest *r)
 {
     struct selftest_case c = {.op = r->op,
@@ -238,24 +256,22 @@ static void could_not(struct selftest *r)
     c.bound = r->args.exact ? 0 : selftest_bound(r->op, r->dtype, r->args.fast);
     r->args.report(r->args.user, &c);
     r->n_cases++;
-    BOTH(i)
-    { /* the data may go only when nothing reads it any more */
-        struct err ignored = {0};
-        op_begin(r->be[i]);
-        if (op_sync(r->be[i], &ignored) != 0)
-            op_begin(r->be[i]);
-    }
-    release(r);
-    err_clear(&r->err);
+    drain(r);
 }
 
 /* After a case that could not be run the rest of its group is left out: it would tell nothing new. */
 static void run_group(struct selftest *r, const struct selftest_group *g, enum dtype dtype)
 {
-    if (setjmp(r->stuck) == 0)
+    switch (setjmp(r->stuck)) {
+    case 0:
         g->run(r, dtype);
-    else
+        break;
+    case STOPPED:
+        drain(r);
+        break;
+    default:
         could_not(r);
+    }
 }
 
 int selftest_run(struct backend *oracle, struct backend *be, const struct selftest_args *args)

@@ -33,6 +33,7 @@ struct selftest_args {
     uint32_t types; /* operations with weights of these types: bit 1 << dtype; UINT32_MAX = all there are */
     bool others;    /* operations without weights */
     selftest_report *report;
+    bool (*stop)(void *user); /* asked before each case; true = no more of them; NULL = never */
     void *user;
 };
 

@@ -136,6 +136,12 @@ bool path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool path_is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 char *path_join(const char *dir, const char *name)
 {
     size_t d = strlen(dir), n = strlen(name), size;

@@ -28,6 +28,7 @@ int map_read_all(const char *path, size_t limit, char **data, size_t *len, struc
 
 bool path_exists(const char *path);
 bool path_is_dir(const char *path);
+bool path_is_file(const char *path); /* a regular one, also through links: reading it does not wait */
 char *path_join(const char *dir, const char *name); /* NULL = memory refused */
 char *path_dirname(const char *path);               /* "." when there is none */
 const char *path_basename(const char *path);        /* borrowed */

@@ -80,12 +80,18 @@ static struct backend *open_plain(const char *selector, const struct backend_par
     return be[0];
 }
 
+static bool on_stop(void *user)
+{
+    (void)user;
+    return interrupted();
+}
+
 /* Cases against one oracle; false when that cannot be opened. */
 static bool against(struct session *s, const char *oracle, struct backend *be, selftest_report *report)
 {
     struct backend_params plain = {.no_selftest = true};
     struct selftest_args args = {
-        .exact = report == on_bits, .types = UINT32_MAX, .others = true, .report = report, .user = s,
+        .exact = report == on_bits, .types = UINT32_MAX, .others = true, .report = report, .stop = on_stop, .user = s,
         .fast = s->fast};
     struct err err = {0};
     struct backend *o = open_plain(oracle, &plain, &err);
@@ -137,7 +143,7 @@ static bool test_device(struct session *s, const char *selector, const char *nam
     } else
         out_printf("== %s: %s\n", selector, name);
     s->n_devices++;
-    ok = ok && against(s, "ref", be, on_case) && against(s, "cpu", be, on_bits) && s->n_failed == 0;
+    ok = ok && against(s, "ref", be, on_case) && against(s, "cpu", be, on_bits) && s->n_failed == 0 && !interrupted();
     put_bits(s, s->json, s->json ? &s->out : &bits);
     if (s->json) {
         if (!be) {
@@ -146,7 +152,9 @@ static bool test_device(struct session *s, const char *selector, const char *nam
         }
         buf_printf(&s->out, ",\"n_failed\":%d,\"seconds\":%.3f,\"pass\":%s}", s->n_failed,
                    clock_now() - start, ok ? "true" : "false");
-    } else if (!be)
+    } else if (interrupted())
+        out_printf("== %s: interrupted\n", selector);
+    else if (!be)
         out_printf("== %s: FAIL: it cannot be opened: %s\n", selector, err.msg);
     else
         out_printf("== %s: %s: %d of %d cases failed; %s; %.1f s\n", selector, ok ? "pass" : "FAIL",

@@ -233,10 +233,21 @@ static int check_math(const struct loaded *l, const struct load_params *p, struc
 }
 
 /* p's device and split become what is opened in the end; the strings are fit's. */
+/* A check of a device takes seconds, at its first use many. */
+static bool stopped(void *user)
+{
+    const struct load_params *p = user;
+    return p->progress(p->user, 0, 0) != 0;
+}
+
 static int open_model(struct loaded *l, struct load_params *p, struct load_fit *fit, const struct load_need *need,
                       struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
+    if (p->progress) {
+        p->backend.stop = stopped;
+        p->backend.stop_user = p;
+    }
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0)

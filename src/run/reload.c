@@ -22,6 +22,7 @@ int load_keep(struct loaded *l, const struct load_params *p, const struct kv_par
         l->again = a;
         a->kv = *kv;
         ok = backend_params_copy(&a->backend, &p->backend);
+        a->backend.stop = NULL; /* its user is gone by then */
         a->backend.recheck = true; /* what failed may be a kernel that built, or was right, before */
         a->device = mem_strdup(p->device ? p->device : "auto");
         a->split = p->split ? mem_strdup(p->split) : NULL;

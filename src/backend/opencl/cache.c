@@ -197,7 +197,7 @@ cl_program cl_cache_get(struct clb *c, const struct cl_cache_key *key, const cha
     if (c->cache == NULL || (path = entry_path(c, key)) == NULL)
         return NULL;
     double start = clock_now();
-    if (path_exists(path) && map_read_all(path, MAX_BINARY + sizeof(struct header), &data, &len, NULL) == 0) {
+    if (path_is_file(path) && map_read_all(path, MAX_BINARY + sizeof(struct header), &data, &len, NULL) == 0) {
         const uint8_t *binary = check(data, len, key, &size);
         p = binary != NULL ? from_binary(c, binary, size, options) : NULL;
         log_debug(LOG_CL, "%s: %s: %s, %.1f ms", c->base.device, path,

@@ -43,7 +43,7 @@ void gemm_speed_open(struct clb *c)
     size_t len;
 
     g->path = speed_path(c);
-    if (g->path == NULL || !path_exists(g->path) || map_read_all(g->path, FILE_MOST, &text, &len, NULL) != 0)
+    if (g->path == NULL || !path_is_file(g->path) || map_read_all(g->path, FILE_MOST, &text, &len, NULL) != 0)
         return;
     gemm_file_parse(c, g->path, text, len, NULL);
     free(text);

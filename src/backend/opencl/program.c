@@ -127,6 +127,8 @@ static const char *from_dir(struct cl_programs *s, const char *name, struct err 
     path = path_join(s->dir, name);
     if (grown == NULL || kept == NULL || path == NULL)
         err_set(err, ERR_NOMEM, "no memory for kernel file %s", name);
+    else if (path_exists(path) && !path_is_file(path))
+        err_set(err, ERR_IO, "%s: is no file", path);
     else if (map_read_all(path, MAX_TEXT, &text, &len, err) == 0)
         s->texts[s->n_texts++] = (struct dir_text){kept, text};
     if (text == NULL)
