@@ -653,7 +653,7 @@ static const struct selector_case {
     {"cpu,ref", 0, 2, "cpu ref"},
     {" ref , cpu,ref", 0, 3, "ref cpu ref"},
     {"REFERENCE in", 0, 1, "ref"},
-    {"thread", ERR_ARG, 0, "fits more than one device"},
+    {"thread", ERR_ARG, 0, "fits more than one device: cpu ("},
     {"nonesuch", ERR_ARG, 0, "devices here: cpu ("},
     {"", ERR_ARG, 0, "empty"},
     {"cpu,", ERR_ARG, 0, "empty"},

@@ -192,11 +192,28 @@ void device_list_free(struct device_list *l)
     *l = (struct device_list){0};
 }
 
-/* "cpu (AMD ..., 2 threads, avx512), ref (...)" */
-static void put_devices(struct buf *b, const struct device_list *l)
+static bool contains(const char *text, const char *part)
 {
+    size_t n = strlen(part);
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (i == n)
+            return true;
+    }
+    return false;
+}
+
+/* "cpu (AMD ..., 2 threads, avx512), ref (...)": those whose name contains the part, NULL = all. */
+static void put_devices(struct buf *b, const struct device_list *l, const char *part)
+{
+    const char *between = "";
     for (size_t i = 0; i < l->n_devices; i++)
-        buf_printf(b, "%s%s (%s)", i > 0 ? ", " : "", l->devices[i].selector, l->devices[i].name);
+        if (part == NULL || contains(l->devices[i].name, part)) {
+            buf_printf(b, "%s%s (%s)", between, l->devices[i].selector, l->devices[i].name);
+            between = ", ";
+        }
 }
 
 static int refuse(const struct device_list *l, const char *item, const char *why, struct err *err)
@@ -205,8 +222,20 @@ static int refuse(const struct device_list *l, const char *item, const char *why
     int rc;
 
     buf_init(&b);
-    put_devices(&b, l);
+    put_devices(&b, l, NULL);
     rc = err_set(err, ERR_ARG, "device \"%s\" %s; devices here: %s, or auto", item, why, buf_str(&b));
+    buf_fini(&b);
+    return rc;
+}
+
+static int ambiguous(const struct device_list *l, const char *item, struct err *err)
+{
+    struct buf b;
+    int rc;
+
+    buf_init(&b);
+    put_devices(&b, l, item);
+    rc = err_set(err, ERR_ARG, "device \"%s\" fits more than one device: %s", item, buf_str(&b));
     buf_fini(&b);
     return rc;
 }
@@ -228,19 +257,6 @@ static const struct backend_row *row_addressed(const char *item)
         if (strlen(rows[i].name) == n && strncmp(rows[i].name, item, n) == 0)
             return &rows[i];
     return NULL;
-}
-
-static bool contains(const char *text, const char *part)
-{
-    size_t n = strlen(part);
-    for (; *text != '\0'; text++) {
-        size_t i = 0;
-        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
-            i++;
-        if (i == n)
-            return true;
-    }
-    return false;
 }
 
 /* The best GPU, else the processor's own backend. */
@@ -271,7 +287,7 @@ static int open_named(struct backend **out, const char *item, const struct devic
         if (!contains(l->devices[i].name, item))
             continue;
         if (match != NULL)
-            return refuse(l, item, "fits more than one device", err);
+            return ambiguous(l, item, err);
         match = &l->devices[i];
     }
     if (match == NULL)
