@@ -143,7 +143,7 @@ static bool try_plainer(struct guard *g)
     bool any = false;
 
     for (int op = 0; g->own->fall_back != NULL && op < OP_COUNT; op++)
-        for (int t = 0; t < DTYPE_COUNT; t++)
+        for (int t = 0; t < DTYPE_N_WEIGHTS; t++)
             if ((g->broken[op] >> t & 1) != 0 && g->own->fall_back(g->be, (enum op_id)op, (enum dtype)t)) {
                 log_msg(LOG_WARN, "%s: %s (%s) is computed with plainer kernels there", g->be->device,
                         op_name((enum op_id)op), dtype_info((enum dtype)t)->name);

@@ -22,6 +22,7 @@ enum dtype {
     DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_TQ1_0, DTYPE_TQ2_0, DTYPE_MXFP4,
     DTYPE_COUNT
 };
+enum { DTYPE_N_WEIGHTS = DTYPE_Q6_K + 1 }; /* types before this one can be run */
 
 struct dtype_info {
     const char *name;     /* "Q4_K", as GGUF spells it */

@@ -83,7 +83,7 @@ enum cl_kern {
     CLK_TOPK,
     CLK_COUNT
 };
-enum { CL_N_WEIGHTS = DTYPE_Q6_K + 1 };
+enum { CL_N_WEIGHTS = DTYPE_N_WEIGHTS };
 
 /* Kernels beyond the base, where the device has what they ask for: rows of a table in variants.c. */
 enum cl_variant {
