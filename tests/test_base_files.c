@@ -103,6 +103,39 @@ START_TEST(read_all)
 }
 END_TEST
 
+/* Whole or not at all: names that are taken are passed by, links are not followed, failures leave nothing. */
+START_TEST(replaced)
+{
+    struct err e;
+    char *data, tmp[700], folder[600], inner[700];
+    size_t len;
+    char path[600];
+    struct stat st;
+    snprintf(path, sizeof path, "%s", test_tmp("replaced"));
+    snprintf(folder, sizeof folder, "%s", test_tmp("replaced-folder"));
+    snprintf(tmp, sizeof tmp, "%s.%ld-0.tmp", path, (long)getpid());
+    ck_assert_int_eq(symlink("nowhere", tmp), 0); /* another's, or a trap */
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(path_replace(path, "head", 4, "rest", i == 0 ? 4 : 0, &e), 0);
+        ck_assert_int_eq(map_read_all(path, 100, &data, &len, &e), 0);
+        ck_assert_str_eq(data, i == 0 ? "headrest" : "head");
+        free(data);
+    }
+    ck_assert_int_eq(lstat(tmp, &st), 0);
+    ck_assert(S_ISLNK(st.st_mode));
+    ck_assert(!path_exists("nowhere"));
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    ck_assert_int_eq(path_replace(folder, "head", 4, NULL, 0, &e), ERR_IO);
+    ck_assert_msg(strstr(e.msg, folder), "%s", e.msg);
+    snprintf(inner, sizeof inner, "%s.%ld-0.tmp", folder, (long)getpid());
+    ck_assert(!path_exists(inner));
+    ck_assert_int_eq(path_replace("no/such/folder/file", "head", 4, NULL, 0, &e), ERR_IO);
+    unlink(tmp);
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
 static void on_alarm(int sig)
 {
     (void)sig;
@@ -267,6 +300,7 @@ int main(void)
     tcase_add_test(c, map_files);
     tcase_add_test(c, map_refused);
     tcase_add_test(c, read_all);
+    tcase_add_test(c, replaced);
     tcase_add_test(c, read_interrupted);
     tcase_add_loop_test(c, path_parts, 0, COUNT(path_cases));
     tcase_add_test(c, path_folders);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -121,6 +122,37 @@ fail:
     if (!is_stdin)
         close(fd);
     free(p);
+    return rc;
+}
+
+/* Never through a link, nor over another's file. */
+static FILE *open_beside(char *tmp, size_t size, const char *path)
+{
+    FILE *f = NULL;
+    for (int i = 0; i < 100 && !f; i++) {
+        snprintf(tmp, size, "%s.%ld-%d.tmp", path, (long)getpid(), i);
+        f = fopen(tmp, "wbx");
+        if (!f && errno != EEXIST)
+            break;
+    }
+    return f;
+}
+
+int path_replace(const char *path, const void *head, size_t head_len, const void *rest, size_t rest_len, struct err *err)
+{
+    size_t size = strlen(path) + 48;
+    char *tmp = mem_array(size, 1);
+    if (!tmp)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    FILE *f = open_beside(tmp, size, path);
+    bool ok = f && (head_len == 0 || fwrite(head, head_len, 1, f) == 1) && (rest_len == 0 || fwrite(rest, rest_len, 1, f) == 1);
+    if (f)
+        ok = fclose(f) == 0 && ok;
+    ok = ok && rename(tmp, path) == 0;
+    int rc = ok ? 0 : err_set(err, ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    if (!ok && f)
+        unlink(tmp);
+    free(tmp);
     return rc;
 }
 

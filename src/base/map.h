@@ -1,4 +1,5 @@
-/* Read-only file mapping and the few path helpers that loading needs.
+/* Read-only file mapping, the few path helpers that loading needs, and the
+ * replacing of a small file.
  *
  * A mapped file that others cut short while it is in use ends the process with
  * SIGBUS, as with every mapping: files are replaced by rename, not rewritten. */
@@ -32,6 +33,9 @@ bool path_is_file(const char *path); /* a regular one, also through links: readi
 char *path_join(const char *dir, const char *name); /* NULL = memory refused */
 char *path_dirname(const char *path);               /* "." when there is none */
 const char *path_basename(const char *path);        /* borrowed */
+/* Writes the two pieces to a new file beside `path`, which then takes its place: nobody reads half of it, and
+ * several processes may do so at once. */
+int path_replace(const char *path, const void *head, size_t head_len, const void *rest, size_t rest_len, struct err *err);
 /* Sorted names in a folder (without . and ..); freed with path_list_free. */
 int path_list(const char *dir, char ***names, size_t *n, struct err *err);
 void path_list_free(char **names, size_t n);
