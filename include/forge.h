@@ -282,7 +282,8 @@ struct forge_request_params {
     /* Returns non-zero to cancel the request, and is then not called again: the caller knows that this piece was
      * the last. */
     int (*on_piece)(void *user, const struct forge_piece *piece);
-    /* Prompt positions computed so far, after each step of the prefill; non-zero cancels. */
+    /* Prompt positions computed so far, after each step of the prefill: never fewer than before, also while a lost
+     * device's are computed again; non-zero cancels. */
     int (*on_prefill)(void *user, size_t done, size_t total);
     void *user;
     struct forge_sampling sampling; /* its size is fixed: a later setting is a field after it */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "run/engine.h"
+#include "run/load_parts.h"
 #include "tests/engine_kit.h"
 #include "tests/fault.h"
 
@@ -289,6 +290,66 @@ START_TEST(other_failures_are_not_recovered)
 }
 END_TEST
 
+/* ---- what is told of a prompt ---- */
+struct prefill_told {
+    size_t last, n_back;
+};
+
+static int on_prefill(void *user, size_t done, size_t total)
+{
+    struct prefill_told *t = user;
+    (void)total;
+    t->n_back += done < t->last;
+    t->last = done;
+    return 0;
+}
+
+/* Whatever failed, a prompt's rows count once, and its progress never goes back. */
+START_TEST(a_prompt_counts_once)
+{
+    const struct kind *k = &kinds[1];
+    struct forge_request_params p = params_of(k);
+    struct forge_engine *e = open_kind(k);
+    for (int at = 1; at <= 60; at += 3) {
+        struct prefill_told told = {0};
+        p.on_prefill = on_prefill;
+        p.user = &told;
+        e->l.free_rows = k->free_rows;
+        bend(e, 0, at, ERR_DEVICE);
+        struct forge_request *r = generate(e, &p);
+        ck_assert_ptr_ne(e->l.backends[0]->ops, &bent);
+        test_that(r->n_prefilled == (uint64_t)k->n_prompt, "call %d fails: %d rows are counted", at, (int)r->n_prefilled);
+        test_that(told.n_back == 0 && told.last == (size_t)k->n_prompt, "call %d fails: progress goes back, or ends at %d", at,
+                  (int)told.last);
+        forge_request_free(r);
+    }
+    forge_engine_close(e);
+}
+END_TEST
+
+/* "auto" may open the CPU after a GPU was lost: it does not compute "fast", and that is an error then. */
+START_TEST(math_is_kept)
+{
+    struct forge_engine *e = open_kind(&kinds[0]);
+    struct load_params lp;
+    struct err err = {0};
+    load_params_init(&lp);
+    lp.device = "auto";
+    lp.backend.n_threads = 1;
+    lp.backend.math = MATH_FAST;
+    load_keep_free(e->l.again);
+    e->l.again = NULL;
+    ck_assert_int_eq(load_keep(&e->l, &lp, &lp.kv, &err), 0);
+    seq_close(&e->seq);
+    int rc = load_reopen(&e->l, &err);
+    if (rc == 0)
+        test_skip("there is a GPU");
+    else
+        ck_assert_msg(rc == ERR_UNSUPPORTED && strstr(err.msg, "math fast"), "%s", err.msg);
+    forge_engine_close(e);
+}
+END_TEST
+
 /* ---- opening fails ---- */
 static size_t refused_at;
 
@@ -430,6 +491,8 @@ int main(void)
     tcase_add_loop_test(t, steps_shrink, 0, 6);
     tcase_add_test(t, other_failures_are_not_recovered);
     tcase_add_loop_test(t, refused_while_it_is_opened_again, 6, N_KINDS);
+    tcase_add_test(t, a_prompt_counts_once);
+    tcase_add_test(t, math_is_kept);
     tcase_add_test(t, what_ran_before_is_still_told);
     tcase_add_loop_test(t, stopped_while_it_is_computed_again, 0, 2);
     suite_add_tcase(s, t);

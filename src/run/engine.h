@@ -80,6 +80,7 @@ struct forge_request {
     double t_submit, t_start, deadline; /* deadline: a time, 0 = none */
     struct forge_metrics metrics;
     uint64_t n_prefilled, n_decoded; /* rows of prefill passes, passes of decode */
+    size_t prefill_told;             /* to on_prefill, which never goes back */
     double later_s;                  /* between new ids of a sample that follow each other, ... */
     uint64_t n_later;                /* ... and how often that was */
 };

@@ -223,9 +223,9 @@ static void no_room(struct err *err, const char *what, const char *advice)
 }
 
 /* Rounded activations are for OpenCL devices; whoever asks for them is not given something else. */
-static int check_math(const struct loaded *l, const struct load_params *p, struct err *err)
+int load_check_math(const struct loaded *l, enum backend_math math, struct err *err)
 {
-    for (int i = 0; i < l->n_backends && p->backend.math == MATH_FAST; i++)
+    for (int i = 0; i < l->n_backends && math == MATH_FAST; i++)
         if (strncmp(op_device(l->backends[i]), "opencl", 6) != 0)
             return err_set(err, ERR_UNSUPPORTED, "math fast is not available on %s in this version; exact is",
                            op_device(l->backends[i]));
@@ -253,7 +253,7 @@ static int open_model(struct loaded *l, struct load_params *p, struct load_fit *
     if (rc == 0)
         rc = load_fit(l, p, need, fit, err);
     if (rc == 0)
-        rc = check_math(l, p, err);
+        rc = load_check_math(l, p->backend.math, err);
     if (rc == 0 && fit->device[0] != '\0') {
         p->device = fit->device;
         p->split = fit->split;

@@ -123,8 +123,11 @@ static int replay(struct forge_request *r)
 {
     struct seq *seq = &r->e->seq;
     const struct ids *p = &r->prompt, *ids = &r->samples[r->at].ids;
-    if (r->phase == PHASE_PREFILL && r->at == 0)
-        return 0; /* the prompt's steps follow as they would */
+    if (r->phase == PHASE_PREFILL && r->at == 0) { /* the prompt's steps follow as they would, and count once */
+        r->n_prefilled = 0;
+        r->metrics.prefill_s = 0;
+        return 0;
+    }
     int rc = store(r, p->v, p->n);
     if (rc == 0 && r->at > 0) { /* samples after the first begin with the prompt's last position */
         seq_reset(seq, (int64_t)p->n - 1);

@@ -58,6 +58,8 @@ int load_reopen(struct loaded *l, struct err *err)
     double split[REGISTRY_MAX_INSTANCES], start = clock_now();
     close_devices(l);
     int rc = registry_open(a->device, &a->backend, l->backends, &l->n_backends, l->reason, sizeof l->reason, err);
+    if (rc == 0)
+        rc = load_check_math(l, a->backend.math, err); /* "auto" may be another device by now */
     if (rc == 0 && a->split)
         rc = load_parse_split(a->split, split, l->n_backends, err);
     if (rc == 0) {

@@ -169,7 +169,8 @@ static int prefill_step(struct forge_request *r, int32_t *id, bool *chosen)
         return rc;
     r->n_prefilled += n;
     r->metrics.prefill_tok_s = rate(r->n_prefilled, r->metrics.prefill_s);
-    if (r->at == 0 && r->p.on_prefill && !r->closed && r->p.on_prefill(r->p.user, done + n, r->prompt.n))
+    r->prefill_told = done + n > r->prefill_told ? done + n : r->prefill_told;
+    if (r->at == 0 && r->p.on_prefill && !r->closed && r->p.on_prefill(r->p.user, r->prefill_told, r->prompt.n))
         atomic_store(&r->cancel, 1);
     if (last)
         r->phase = PHASE_DECODE;
