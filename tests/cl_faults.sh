@@ -28,7 +28,7 @@ layer=${FORGE_CLFAULT_LIB:-$tmp/libclfault.so}
 [ -f "$layer" ] || ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -O1 -fPIC -shared "$here/clfault/clfault.c" -o "$layer" \
     2>"$tmp/cc" || skip "the layer does not build: $(head -n 1 "$tmp/cc")"
 unset FORGE_MODEL FORGE_WEIGHTS OPENCL_LAYERS FORGE_CLFAULT FORGE_CLFAKE FORGE_CLSPOIL FORGE_CLSKIP FORGE_CLGROUP \
-    FORGE_CLCOUNT POCL_DEVICES
+    FORGE_CLCOUNT FORGE_CLINT POCL_DEVICES
 XDG_CACHE_HOME=$tmp/cache
 FORGE_CLSTRICT=1
 export XDG_CACHE_HOME FORGE_CLSTRICT
@@ -185,6 +185,7 @@ device=opencl:0,opencl:1
 POCL_DEVICES="pthread pthread"
 export POCL_DEVICES
 run -- --no-selftest
+ok "two devices of one chip: told once" [ "$(grep -c 'the same chip' "$tmp/err")" -eq 1 ]
 if is_good; then
     for call in 20 100 200; do
         run FORGE_CLFAULT="$launch:$call:-5,$launch:$((call + 1)):-5" -- --no-selftest
@@ -263,16 +264,39 @@ EOF
     ok "GPU family, attention does not build" good_and '^forge: ran on.*base kernels): attention'
 fi
 
+# ---- windows over the file that do not read back ----
+run FORGE_CLSPOIL=1+ -- --no-selftest
+ok "reads are spoiled: that weights are copied is told once" \
+    [ "$(grep -c 'weights are copied' "$tmp/err")" -eq 1 ]
+
 # ---- ^C ----
+# What fails just after one is its doing: a compiler's own handler may have taken the compiler's files away.
+interrupted() { [ "$rc" -eq 130 ] && ! grep -q '^forge: error' "$tmp/err"; }
+for rule in clBuildProgram:1:-11 clBuildProgram:3:-11 clBuildProgram:6:-11 clEnqueueNDRangeKernel:200:-5 \
+    clEnqueueReadBuffer:4:-36; do # once: the second SIGINT would end the process
+    run FORGE_CLINT=1 FORGE_CLFAULT="$rule" -- --no-selftest --no-kernel-cache -n 40 --ignore-eos
+    ok "interrupted, and $rule" interrupted
+done
 i=0
 n=5
+ended=0
 [ "$sweep" = few ] || n=100
 while [ "$i" -lt "$n" ]; do
     OPENCL_LAYERS=$layer timeout --preserve-status -k 60 -s INT "0.$((i % 8 + 1))$((i / 8))" "$FORGE" generate \
         --device opencl -p Hello -n 400 --ignore-eos >"$tmp/out" 2>"$tmp/err" </dev/null
     rc=$?
     ok "interrupted after 0.$((i % 8 + 1)) s" [ $rc -eq 130 -o $rc -eq 0 ]
+    [ $rc -ne 130 ] || ended=$((ended + 1))
     i=$((i + 1))
+done
+ok "of $n that were interrupted none was in time" [ "$ended" -gt 0 ]
+# While the driver compiles, with nothing on disk.
+for after in 0.3 0.9; do
+    rm -rf "$tmp/pocl" "$tmp/cache/forge"
+    OPENCL_LAYERS=$layer POCL_CACHE_DIR=$tmp/pocl timeout --preserve-status -k 300 -s INT $after "$FORGE" generate \
+        --device opencl --no-selftest -p Hello -n 400 --ignore-eos >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+    ok "interrupted after $after s while kernels are compiled" [ $rc -eq 130 ]
 done
 
 echo "cl_faults: $runs runs, $recovered of the single failures recovered"

@@ -235,8 +235,11 @@ void msg_verbose(const char *fmt, ...)
 
 int msg_fail(int code, const char *text)
 {
-    if (code == ERR_CANCELLED && interrupted())
+    if (interrupted()) { /* also where it made something else fail: a driver's compiler has handlers of its own */
+        if (code != ERR_CANCELLED)
+            msg_verbose("after the interrupt: %s", text);
         return EXIT_INTERRUPTED;
+    }
     msg_error("%s", text);
     return code == ERR_ARG ? EXIT_USAGE : EXIT_FAILED;
 }

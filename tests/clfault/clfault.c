@@ -4,6 +4,7 @@
  * path), so that the program under test is not changed:
  *
  *   FORGE_CLFAULT="clCreateBuffer:2:-4,clFinish:1+:-5"   2nd call fails once; every clFinish fails
+ *   FORGE_CLINT=1           and SIGINT comes just before each of them, as where ^C ends a driver's compiler
  *   FORGE_CLFAKE="0x1010=268435456,0x102b=Odd GPU"       answers of clGetDeviceInfo (number, or text)
  *   FORGE_CLSPOIL=N or N+   the Nth (and every later) read gives the first byte with a bit turned over
  *   FORGE_CLSKIP="rope,add" launches of kernels of these names do nothing, as if they were compiled wrongly
@@ -19,6 +20,7 @@
 #include <CL/cl.h>
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +63,8 @@ static cl_int fault(struct site *s)
         if (*end == ':' && (n == at || (onward && n > at))) {
             int code = (int)strtol(end + 1, NULL, 10);
             fprintf(stderr, "clfault: %s call %d -> %d\n", s->name, n, code);
+            if (getenv("FORGE_CLINT"))
+                raise(SIGINT);
             return code;
         }
     }
