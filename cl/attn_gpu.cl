@@ -239,8 +239,8 @@ static inline void values(float o[BQ][ND], __local struct tile *t, const __globa
 #define TILE_OF                                                                                                \
     __local struct tile t;                                                                                     \
     const int lane = (int)get_local_id(0);                                                                     \
-    const int h = (int)get_group_id(1) / HEAD_BLOCKS, g0 = (int)get_group_id(1) % HEAD_BLOCKS * GB;            \
-    const int tok = (int)get_group_id(2) * BT, n_heads = n_kv * G;                                             \
+    const int h = group_at(1) / HEAD_BLOCKS, g0 = group_at(1) % HEAD_BLOCKS * GB;                              \
+    const int tok = group_at(2) * BT, n_heads = n_kv * G;                                                      \
     const __global int *at_pos = IN_PTR(int, pos), *at_seq = IN_PTR(int, seq);                                 \
     const __global KV_TYPE *keys = IN_PTR(KV_TYPE, k), *vals = IN_PTR(KV_TYPE, v);                             \
     float o[BQ][ND];                                                                                           \

@@ -35,11 +35,11 @@ __kernel void round_x(OUT(xq), OUT(xs), IN(x), const int k, const int n_rows)
     const ulong at = (ulong)r * k + b * X_BLOCK;
     const __global float *from = IN_PTR(float, x) + at;
     __global XT *to = OUT_PTR(XT, xq) + at;
-    float most = 0.0f, sum = 0.0f;
+    float most = 0.0f, odd = 0.0f; /* 0, or not a number: fmax leaves those out, sums of finite values overflow */
     for (int i = 0; i < X_BLOCK; i += 4) {
         const float4 v = vload4(0, from + i), a = fabs(v);
         most = fmax(most, fmax(fmax(a.x, a.y), fmax(a.z, a.w)));
-        sum += (v.x + v.y) + (v.z + v.w);
+        odd += (v.x - v.x) + (v.y - v.y) + (v.z - v.z) + (v.w - v.w);
     }
     const float inv = most > 0.0f && most < INFINITY ? X_MOST / most : 0.0f;
     for (int i = 0; i < X_BLOCK; i += 4) {
@@ -50,7 +50,7 @@ __kernel void round_x(OUT(xq), OUT(xs), IN(x), const int k, const int n_rows)
         vstore_half4(v, 0, to + i);
 #endif
     }
-    OUT_PTR(float, xs)[at / X_BLOCK] = sum - sum == 0.0f ? most / X_MOST : sum - sum;
+    OUT_PTR(float, xs)[at / X_BLOCK] = odd == 0.0f ? most / X_MOST : odd;
 }
 
 /* ---- a lane's unit of a weight row times the rounded x ---- */
@@ -108,7 +108,7 @@ static inline float unit_product(ROW w, unit v, const __global XT *x, const __gl
     __kernel GROUP(WG) MOST_REGISTERS void name(LINEAR_ARGS, IN(scales))                                       \
     {                                                                                                          \
         __local float t[RF * MB * WG];                                                                         \
-        const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * RF, m = (int)get_group_id(1) * MB;   \
+        const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * RF, m = group_at(1) * MB;            \
         float acc[RF][MB];                                                                                     \
         ROW w[RF];                                                                                             \
         UNROLL for (int r = 0; r < RF; r++)                                                                    \

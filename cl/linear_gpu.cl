@@ -15,7 +15,7 @@
 __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
 {
     __local float t[R * WG];
-    const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * R, row = (int)get_group_id(1);
+    const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * R, row = group_at(1);
     float acc[R];
     ROW w[R];
     UNROLL for (int r = 0; r < R; r++)
@@ -37,7 +37,7 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
     __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
     {                                                                                                          \
         __local float t[NR * MB * WG];                                                                         \
-        const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * NR, m = (int)get_group_id(1) * MB;   \
+        const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * NR, m = group_at(1) * MB;            \
         float acc[NR][MB];                                                                                     \
         ROW w[NR];                                                                                             \
         UNROLL for (int r = 0; r < NR; r++)                                                                    \
@@ -140,7 +140,7 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
     __local float4 xs4[KS * (TM + 4) / 4], ws4[KS * (TN + 4) / 4];
     __local float *xs = (__local float *)xs4, *ws = (__local float *)ws4;
     const int lane = (int)get_local_id(0), lx = lane % (TN / 4), ly = lane / (TN / 4);
-    const int o = (int)get_group_id(0) * TN, m = (int)get_group_id(1) * TM;
+    const int o = (int)get_group_id(0) * TN, m = group_at(1) * TM;
     const __global float *xs_mem = IN_PTR(float, x);
     ROW ws_mem = IN_PTR(uchar, w);
     float4 acc[8];
@@ -235,7 +235,7 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
     __kernel GROUP(WG) MOST_REGISTERS void name(LINEAR_ARGS)                                                                  \
     {                                                                                                          \
         const int lane = (int)get_local_id(0);                                                                 \
-        const int o = (int)get_group_id(0) * (SW * NW), m = (int)get_group_id(1) * (SX * NX);                  \
+        const int o = (int)get_group_id(0) * (SW * NW), m = group_at(1) * (SX * NX);                           \
         const __global float *xs_mem = IN_PTR(float, x);                                                       \
         ROW ws_mem = IN_PTR(uchar, w);                                                                   \
         CANON_BODY(NW, NX, SW, SX, KC, WRITE)                                                                  \
@@ -256,7 +256,7 @@ LINEAR_CANON(linear_canon16, 8, 8, 2, 2, 32)
     OUT_PTR(float, y)[(ulong)p * n_w + (col)] = (v)
 /* the group's pair; nothing is read where its expert is elsewhere: no values, no early return before barriers */
 #define EXPERT_OF_PAIR                                                                                         \
-    const int lane = (int)get_local_id(0), p = (int)get_group_id(1);                                           \
+    const int lane = (int)get_local_id(0), p = group_at(1);                                                    \
     const ulong place = IN_PTR(ulong, offsets)[IN_PTR(int, ids)[p]];                                              \
     const int here = place != ~(ulong)0, k = here ? n_k : 0;                                                      \
     const __global float *xs_mem = IN_PTR(float, x) + (ulong)(p / per_row) * n_k;                              \

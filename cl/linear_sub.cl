@@ -13,7 +13,7 @@ __kernel GROUP(WG) void linear_sub(LINEAR_ARGS)
 {
     const int lane = (int)get_sub_group_local_id(), n_lanes = (int)get_sub_group_size();
     const int o = ((int)get_group_id(0) * (int)get_num_sub_groups() + (int)get_sub_group_id()) * R;
-    const int row = (int)get_group_id(1);
+    const int row = group_at(1);
     float acc[R];
     ROW w[R];
     UNROLL for (int r = 0; r < R; r++)

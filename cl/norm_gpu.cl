@@ -7,13 +7,13 @@
 #define STAGE 1024 /* values in local memory at a time, a multiple of 16 */
 
 /* out = x r (w, or 1 + w) with r = 1 / sqrt(sum x^2 * (1 / n) + eps); in place allowed.
- * global (WG, n_rows), local (WG, 1) */
+ * global (WG * n_rows), local (WG): the other dimensions may have 65535 groups at most */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void rmsnorm(OUT(out), IN(x), IN(w), const float eps,
                                                                        const float inv_n, const float one,
                                                                        const int n, const int n_rows)
 {
     __local float v[STAGE], red[16];
-    const int lane = (int)get_local_id(0), r = (int)get_group_id(1);
+    const int lane = (int)get_local_id(0), r = (int)get_group_id(0);
     const __global float *a = IN_PTR(float, x) + (ulong)r * n, *b = IN_PTR(float, w);
     __global float *o = OUT_PTR(float, out) + (ulong)r * n;
     float acc = 0.0f;

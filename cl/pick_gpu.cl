@@ -13,7 +13,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void argmax_part(OUT(id
 {
     __local float best[WG];
     __local int id[WG], ok[WG];
-    const int lane = (int)get_local_id(0), p = (int)get_group_id(0), r = (int)get_group_id(1);
+    const int lane = (int)get_local_id(0), p = (int)get_group_id(0), r = group_at(1);
     const __global float *v = IN_PTR(float, x) + (ulong)r * n;
     const int hi = min(n, (p + 1) * span);
     float top = -INFINITY;

@@ -118,8 +118,8 @@ static struct backend *open_as_gpu(const char *dir, const char *params_file)
         return NULL;
     ck_assert_ptr_null(c->gemm);
     c->dev.type = CL_DEVICE_TYPE_GPU;
-    c->params.kernel_cache = dir;
-    c->params.clblast_params = params_file;
+    c->params.kernel_cache = dir != NULL ? mem_strdup(dir) : NULL; /* which it frees */
+    c->params.clblast_params = params_file != NULL ? mem_strdup(params_file) : NULL;
     ck_assert_msg(cl_gemm_open(c, &err) == 0, "%s", err.msg);
     ck_assert_ptr_nonnull(c->gemm);
     return be;

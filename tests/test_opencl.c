@@ -1,5 +1,5 @@
 /* The OpenCL backend: every operation against the oracle and bit for bit
- * against `cpu`; weights in mapped files, copied and split; selectors; what is
+ * against `cpu`; weights in mapped files, copied, split and in the split layout; selectors; what is
  * said when something is refused.
  *
  * OpenCL hangs in a child of a process that has touched it: each test opens its
@@ -503,6 +503,84 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* ---- weights of the GPU family ---- */
+static const struct {
+    enum dtype dtype;
+    int64_t rows, cols;
+    bool split;
+} layouts[] = {
+    {DTYPE_Q8_0, 3, 256, true},     {DTYPE_Q8_0, 5, 896, true}, /* a row filled up */
+    {DTYPE_Q8_0, 1500, 1024, true},                             /* more than is repacked at once */
+    {DTYPE_Q8_0, 3, 32, false},     {DTYPE_Q4_0, 7, 1120, true}, {DTYPE_Q4_0, 3, 64, false},
+    {DTYPE_Q4_0, 7, 1056, false}, /* filled up it would grow by 2.4 % */
+    {DTYPE_Q4_K, 3, 512, false}, /* quants of a block lie together as stored */
+    {DTYPE_Q6_K, 3, 256, false},    {DTYPE_BF16, 3, 5, false},
+};
+
+/* Exported values are those of the stored form; the layout costs at most 2 %. */
+START_TEST(split_layout)
+{
+    struct backend_params params = {.n_threads = 1, .kernels = "gpu"};
+    struct err err = {0};
+    struct backend *be = open_one("opencl", &params, &err);
+
+    if (be == NULL) {
+        test_skip(err.msg);
+        return;
+    }
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const struct dtype_info *d = dtype_info(layouts[i].dtype);
+        size_t n = (size_t)(layouts[i].rows * layouts[i].cols), size = n / d->block_elems * d->block_size;
+        uint64_t before = ((struct clb *)be)->used;
+        uint8_t *blocks = mem_array(size, 1);
+        float *want = mem_array(n, sizeof *want), *got = mem_array(n, sizeof *got);
+        struct host_matrix m = {.name = "w",
+                                .dtype = layouts[i].dtype,
+                                .rows = layouts[i].rows,
+                                .cols = layouts[i].cols,
+                                .data = blocks};
+        struct tensor w;
+
+        op_cases_blocks(layouts[i].dtype, blocks, n, 77 + i);
+        d->to_f32(want, blocks, n);
+        ck_assert_msg(op_import(be, &w, &m, &err) == 0, "%s", err.msg);
+        ck_assert_int_eq(cl_is_split(&w), layouts[i].split && ((struct clb *)be)->gpu);
+        uint64_t used = ((struct clb *)be)->used - before;
+        test_that(used >= size && 50 * (used - size) <= size, "%s: %d bytes for %zu", d->name, (int)used,
+                  size);
+        ck_assert_msg(op_export(be, got, &w, &err) == 0, "%s", err.msg);
+        test_that(memcmp(got, want, n * sizeof *got) == 0, "%s [%d]: other values come back", d->name,
+                  (int)i);
+        op_free(w.buf);
+        test_that(((struct clb *)be)->used == before, "%s: not all bytes are given back", d->name);
+        free(blocks);
+        free(want);
+        free(got);
+    }
+    registry_close(be);
+}
+END_TEST
+
+/* The strings of its parameters are the instance's own. */
+START_TEST(parameters_are_kept)
+{
+    char kernels[] = "cpu", cache[] = "no/such/folder";
+    struct backend_params params = {.n_threads = 1, .kernels = kernels, .kernel_cache = cache};
+    struct err err = {0};
+    struct backend *be = open_one("opencl", &params, &err);
+
+    if (be == NULL) {
+        test_skip(err.msg);
+        return;
+    }
+    memset(kernels, 'x', sizeof kernels - 1);
+    memset(cache, 'x', sizeof cache - 1);
+    ck_assert_str_eq(((struct clb *)be)->params.kernels, "cpu");
+    ck_assert_str_eq(((struct clb *)be)->params.kernel_cache, "no/such/folder");
+    registry_close(be);
+}
+END_TEST
+
 START_TEST(code_names)
 {
     ck_assert_str_eq(cl_error_name(CL_SUCCESS), "CL_SUCCESS");
@@ -535,6 +613,8 @@ int main(void)
     tcase_add_test(t, writes_and_copies);
     tcase_add_test(t, large_buffers);
     tcase_add_test(t, refusals);
+    tcase_add_test(t, split_layout);
+    tcase_add_test(t, parameters_are_kept);
     tcase_add_test(t, code_names);
 #endif
     suite_add_tcase(s, t);

@@ -117,8 +117,14 @@ START_TEST(within_bounds)
     ck_assert_int_eq(t.bad, 0);
     for (int op = 0; op < OP_COUNT; op++)
         test_that(c->refused[rows[_i].v][op] == 0, "%s: the variant gave way", op_name((enum op_id)op));
-    if (rows[_i].v == CLV_SUB)
+    if (rows[_i].v == CLV_SUB) {
         ck_assert_int_gt(c->n_sub_counts, 0);
+        static const enum op_id ops[] = {OP_LINEAR, OP_ATTENTION};
+        for (int i = 0; i < 2; i++) {
+            const char *ran = op_stats(&c->base, ops[i])->device;
+            test_that(ran != NULL && strstr(ran, c->variant_name[CLV_SUB]) != NULL, "%s ran on %s", op_name(ops[i]), ran);
+        }
+    }
     registry_close(&c->base);
 }
 END_TEST
@@ -203,6 +209,34 @@ START_TEST(not_finite)
 }
 END_TEST
 
+/* Finite values whose sum is not are rounded like any other. */
+START_TEST(large_values)
+{
+    struct clb *c = rows[_i].math == MATH_FAST ? open_for(_i, false) : NULL;
+    float *x = mem_array(K, sizeof *x), *y = mem_array(O, sizeof *y), *z = mem_array(O, sizeof *z);
+
+    ck_assert(x != NULL && y != NULL && z != NULL);
+    for (int d = 0; c != NULL && d < CL_N_WEIGHTS; d++) {
+        if ((rows[_i].types >> d & 1) == 0)
+            continue;
+        for (int i = 0; i < K; i++)
+            x[i] = i / 32 == 2 ? 0x1p-3f : 0;
+        product(c, (enum dtype)d, x, 0, 1, y);
+        for (int i = 0; i < K; i++)
+            x[i] *= 0x1p127f; /* 2^124, 32 times */
+        product(c, (enum dtype)d, x, 0, 1, z);
+        for (int i = 0; i < O; i++)
+            test_that(fabsf(y[i]) >= 0x1p0f || z[i] == y[i] * 0x1p127f, "%s: output %d is %g, not %g 2^127",
+                      dtype_info((enum dtype)d)->name, i, (double)z[i], (double)y[i]);
+    }
+    if (c != NULL)
+        registry_close(&c->base);
+    free(x);
+    free(y);
+    free(z);
+}
+END_TEST
+
 /* Under --deterministic there are none; a refused one is replaced by the base kernels, within their bounds. */
 START_TEST(giving_way)
 {
@@ -249,6 +283,7 @@ int main(void)
     tcase_add_loop_test(t, within_bounds, 0, N_ROWS);
     tcase_add_loop_test(t, rows_are_free, 1, N_ROWS);
     tcase_add_loop_test(t, not_finite, 1, N_ROWS);
+    tcase_add_loop_test(t, large_values, 1, N_ROWS);
     tcase_add_loop_test(t, giving_way, 0, N_ROWS);
 #endif
     suite_add_tcase(s, t);

@@ -1,8 +1,11 @@
 /* The face a backend implements: one const table of functions.
  *
- * op.c is the only caller.  It has checked shapes and counted before it calls,
- * and calls from one thread at a time per instance.  A function that fails
- * calls backend_fail() and returns; nothing later in the step is called then.
+ * op.c calls the operations: it has checked shapes and counted before, and
+ * calls from one thread at a time per instance.  guard.c and guard_ops.c stand
+ * between: they work through a copy of the table, call the entries of the
+ * backend's own, and ask identity and fall_back; the registry and they close.
+ * A function that fails calls backend_fail() and returns; nothing later in the
+ * step is called then.
  * Unless said otherwise calls enqueue and return; only sync and read block.
  * A new backend is a folder and a row in registry.c. */
 #ifndef FORGE_BACKEND_BACKEND_H
@@ -110,6 +113,7 @@ struct backend {
     const struct backend_ops *ops;
     char device[128];        /* name shown to users: "cpu", "opencl:0" */
     char detail[128];        /* what that is: "AMD EPYC ..., 2 threads, avx512"; may be empty */
+    char chip[48];           /* equal where two instances compute on one chip; empty = not known */
     struct err latched;      /* first failure of the step; code 0 = none */
     struct op_stats stats[OP_COUNT];
     bool profiling;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/guard_parts.h"
 #include "backend/registry.h"
@@ -50,13 +49,9 @@ static bool remembered(const struct guard *g, const char *what)
 static void remember(const struct guard *g, const char *what)
 {
     char *path = record(g, what);
-    FILE *f = path != NULL && (path_is_file(path) || !path_exists(path)) ? fopen(path, "wb") : NULL;
 
-    if (f != NULL) {
-        bool ok = fwrite(passed, sizeof passed - 1, 1, f) == 1;
-        if ((fclose(f) != 0 || !ok) && path != NULL)
-            unlink(path);
-    }
+    if (path != NULL)
+        path_replace(path, passed, sizeof passed - 1, NULL, 0, NULL);
     free(path);
 }
 
@@ -222,10 +217,16 @@ int guard_open(struct backend **be, const struct backend_params *params, struct 
         (*be)->ops->close(*be);
         return err_set(err, ERR_NOMEM, "no memory for the check of a device");
     }
-    *g = (struct guard){.be = *be, .own = (*be)->ops, .ops = *(*be)->ops, .params = *params};
+    *g = (struct guard){.be = *be, .own = (*be)->ops, .ops = *(*be)->ops};
+    if (!backend_params_copy(&g->params, params)) {
+        backend_params_fini(&g->params);
+        free(g);
+        (*be)->ops->close(*be);
+        return err_set(err, ERR_NOMEM, "no memory for the check of a device");
+    }
     g->own->identity(*be, g->id);
-    if (params->kernel_cache != NULL && params->kernel_cache[0] != '\0')
-        g->dir = mem_strdup(params->kernel_cache);
+    if (g->params.kernel_cache != NULL && g->params.kernel_cache[0] != '\0')
+        g->dir = g->params.kernel_cache;
     guard_watch(g);
     rc = check_once(g, "base", 0, true, err);
     if (rc == 0 && (g->broken[OP_KV_STORE] | g->broken[OP_ATTENTION]) != 0)

@@ -496,7 +496,7 @@ static void watch_close(struct backend *be)
         op_free(g->twins[i].cpu.buf);
     registry_close(g->cpu);
     free(g->twins);
-    free(g->dir);
+    backend_params_fini(&g->params);
     free(g);
     be->guard = NULL;
     be->ops = own;

@@ -17,8 +17,8 @@ struct guard {
     struct backend *be;
     const struct backend_ops *own; /* the backend's */
     struct backend_ops ops;        /* the same with stand-ins */
-    struct backend_params params;
-    char *dir;                 /* where passed checks are remembered, NULL = nowhere */
+    struct backend_params params; /* with strings of its own */
+    const char *dir;           /* where passed checks are remembered, NULL = nowhere; of params */
     uint64_t id[2];            /* what the backend says it is */
     uint32_t checked;          /* weight types: bit 1 << dtype */
     uint32_t broken[OP_COUNT]; /* bit 1 << dtype; bit DTYPE_F32 for operations without weights */

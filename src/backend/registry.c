@@ -371,6 +371,18 @@ static int trust(struct backend **be, const struct backend_params *params, struc
 #endif
 }
 
+/* The first pair; when the devices are opened again it has been told. */
+static void warn_of_twins(struct backend *const *be, int n, const struct backend_params *params)
+{
+    for (int i = 1; i < n && !params->recheck; i++)
+        for (int j = 0; j < i; j++)
+            if (be[i]->chip[0] != '\0' && strcmp(be[i]->chip, be[j]->chip) == 0) {
+                log_msg(LOG_WARN, "%s and %s are the same chip: layers that are shared between them gain nothing",
+                        be[j]->device, be[i]->device);
+                return;
+            }
+}
+
 int registry_open(const char *selector, const struct backend_params *params,
                   struct backend *out[REGISTRY_MAX_INSTANCES], int *n, char *reason, size_t reason_size,
                   struct err *err)
@@ -390,6 +402,8 @@ int registry_open(const char *selector, const struct backend_params *params,
     }
     if (rc == 0 && reason != NULL && reason_size > 0)
         explain(reason, reason_size, why, out, *n);
+    if (rc == 0)
+        warn_of_twins(out, *n, params);
     while (rc != 0 && *n > 0)
         registry_close(out[--*n]);
     return rc;

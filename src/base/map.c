@@ -140,6 +140,8 @@ static FILE *open_beside(char *tmp, size_t size, const char *path)
 
 int path_replace(const char *path, const void *head, size_t head_len, const void *rest, size_t rest_len, struct err *err)
 {
+    if (path_exists(path) && !path_is_file(path))
+        return err_set(err, ERR_IO, "%s: is no file, and is left as it is", path);
     size_t size = strlen(path) + 48;
     char *tmp = mem_array(size, 1);
     if (!tmp)

@@ -63,7 +63,9 @@ static struct cl_launch begin(const struct attn *a, const char *kernel)
     if (cl_variant(a->c, CLV_SUB, OP_ATTENTION, a->kv->k.dtype)) {
         snprintf(with_sub, sizeof with_sub, "%s %s -DSUB=1", cl_variant_std(a->c), options);
         k = cl_kernel_try(a->c, "attn_gpu.cl", with_sub, kernel);
-        if (k == NULL)
+        if (k != NULL)
+            a->c->base.ran_on = a->c->variant_name[CLV_SUB];
+        else
             cl_variant_refuse(a->c, CLV_SUB, OP_ATTENTION, a->kv->k.dtype, "its kernel does not build");
     }
     if (k == NULL)

@@ -4,15 +4,18 @@
  * Nothing here ever fails a run: an entry that is missing, cut short, damaged,
  * foreign or refused by the driver means that the program is built from its
  * source, and a folder that cannot be written means that nothing is kept.
- * Entries are written under another name and renamed, so that several processes
- * may share a folder.  Must not know what a program computes. */
+ * Entries take their place when they are whole (path_replace), so that several
+ * processes may share a folder.  Must not know what a program computes. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "backend/opencl/cl.h"
 #include "backend/opencl/text.h"
@@ -38,7 +41,6 @@ struct header { /* of a file; the binary follows */
 struct cl_cache {
     char *dir;
     uint64_t device[2]; /* hash of what the device and its driver are */
-    unsigned n_written; /* makes the names of unfinished files differ */
 };
 
 /* ---- the key ---- */
@@ -79,7 +81,8 @@ static void hash_device(struct clb *c, uint64_t h[2])
     mix(h, text, len);
 }
 
-/* What results depend on: the device and its driver, our kernels, and which of them are chosen. */
+/* What results depend on: the device and its driver, our kernels and their launchers, whose version is the
+ * program's, and which of them are chosen. */
 void cl_identity(const struct backend *be, uint64_t id[2])
 {
     struct clb *c = (struct clb *)(uintptr_t)be;
@@ -87,6 +90,7 @@ void cl_identity(const struct backend *be, uint64_t id[2])
                                c->params.math,   c->dev.subgroups,  c->dev.int_dot,   c->dev.fp16};
 
     hash_device(c, id);
+    mix(id, PACKAGE_VERSION, sizeof PACKAGE_VERSION);
     mix(id, choice, sizeof choice);
     for (size_t i = 0; i < cl_n_texts; i++) {
         const char *text = cl_program_text(c, cl_texts[i].name, NULL);
@@ -230,42 +234,25 @@ static uint8_t *binary_of(cl_program p, size_t *size)
     return binary;
 }
 
-static bool write_file(const char *path, const struct header *h, const uint8_t *binary)
-{
-    FILE *f = fopen(path, "wbx"); /* never through a link or over another's file */
-    bool ok = f != NULL && fwrite(h, sizeof *h, 1, f) == 1 && fwrite(binary, (size_t)h->size, 1, f) == 1;
-
-    if (f != NULL)
-        ok = fclose(f) == 0 && ok;
-    return ok;
-}
-
 void cl_cache_put(struct clb *c, const struct cl_cache_key *key, cl_program p)
 {
     struct header h = {.format = FORMAT, .pointer_size = sizeof(void *), .key = {key->h[0], key->h[1]}};
-    char unfinished[96], *path = NULL, *tmp = NULL;
     uint8_t *binary = NULL;
     size_t size;
 
     if (c->cache == NULL)
         return;
-    snprintf(unfinished, sizeof unfinished, "forge-%ld-%u-%" PRIx64 ".tmp", (long)getpid(),
-             c->cache->n_written++, hash_u64((uint64_t)(uintptr_t)c ^ (uint64_t)(clock_now() * 1e9)));
-    path = entry_path(c, key);
-    tmp = path_join(c->cache->dir, unfinished);
+    char *path = entry_path(c, key);
     binary = binary_of(p, &size);
-    if (path == NULL || tmp == NULL || binary == NULL)
+    if (path == NULL || binary == NULL)
         goto done;
     memcpy(h.magic, magic, sizeof magic);
     h.size = size;
     h.checksum = hash_bytes(binary, size, seeds[0]);
-    bool ok = write_file(tmp, &h, binary) && rename(tmp, path) == 0;
-    if (!ok)
-        unlink(tmp);
+    bool ok = path_replace(path, &h, sizeof h, binary, size, NULL) == 0;
     log_debug(LOG_CL, "%s: %s: %s (%zu bytes)", c->base.device, path, ok ? "kept" : "cannot be written",
               size);
 done:
     free(binary);
-    free(tmp);
     free(path);
 }

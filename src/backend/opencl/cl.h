@@ -105,13 +105,13 @@ struct cl_window {
 struct clb {             /* the backend */
     struct backend base; /* first */
     struct cl_device dev;
-    struct backend_params params;
+    struct backend_params params; /* with strings of its own */
     enum cl_family family;
     bool gpu; /* the GPU family on a device whose groups and local memory it fits */
     uint32_t plain[OP_COUNT]; /* operations whose GPU variant is not used: bit 1 << dtype (cl_fall_back) */
     char plain_name[144];     /* "opencl:0 (base kernels)": these, in the placement table */
     uint32_t refused[CLV_COUNT][OP_COUNT]; /* variants found wrong or not to be had: bit 1 << dtype */
-    char variant_name[CLV_COUNT][160];     /* "opencl:0 (int8 dot)": what is not exact, in the placement table */
+    char variant_name[CLV_COUNT][160];     /* "opencl:0 (sub-groups)": these, in the placement table */
     struct {
         cl_kernel k;
         int n; /* sub-groups of a group of 64 */
@@ -121,6 +121,7 @@ struct clb {             /* the backend */
     bool canonical; /* own kernels in the canonical order of sums for any number of rows */
     cl_context ctx;
     cl_command_queue queue;
+    size_t most_groups; /* of a launch in dimensions 1 and 2; more go in parts (launch.c) */
     int unflushed; /* launches since the last flush (launch.c) */
     struct cl_programs *programs; /* program.c */
     struct cl_scratch *scratch;   /* grown on demand at load, see cl_scratch_get */
@@ -129,6 +130,7 @@ struct clb {             /* the backend */
     uint64_t budget;              /* 0 = unknown */
     double warm_start, warm_built; /* when op_warm began, and compile_s by then */
     bool zero_copy; /* weights stay in the mapped file */
+    bool told_copied; /* why some do not, once */
     struct cl_window *windows;
     cl_kernel kern[CLK_COUNT][CL_N_WEIGHTS]; /* of variants.c, as far as used */
     /* copies of what op_write was given, until the device has read them */

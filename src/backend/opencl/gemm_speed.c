@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/opencl/gemm.h"
 #include "base/log.h"
@@ -49,30 +48,6 @@ void gemm_speed_open(struct clb *c)
     free(text);
 }
 
-/* Under another name first, so that nobody reads half of it. */
-static int write_text(const char *path, const struct buf *text, struct err *err)
-{
-    char tail[32];
-    struct buf tmp;
-    FILE *f;
-    int rc = 0;
-
-    snprintf(tail, sizeof tail, ".%ld.tmp", (long)getpid());
-    buf_init(&tmp);
-    buf_printf(&tmp, "%s%s", path, tail);
-    f = buf_failed(&tmp) || buf_failed(text) ? NULL : fopen(buf_str(&tmp), "wb");
-    bool ok = f != NULL && fwrite(text->data, text->len, 1, f) == 1;
-    if (f != NULL)
-        ok = fclose(f) == 0 && ok;
-    if (!ok || rename(buf_str(&tmp), path) != 0) {
-        rc = err_set(err, ERR_IO, "%s: cannot be written", path);
-        if (f != NULL)
-            unlink(buf_str(&tmp));
-    }
-    buf_fini(&tmp);
-    return rc;
-}
-
 static int save(struct clb *c, const char *path, struct err *err)
 {
     struct buf text;
@@ -80,7 +55,8 @@ static int save(struct clb *c, const char *path, struct err *err)
 
     buf_init(&text);
     gemm_file_print(c, &text);
-    rc = write_text(path, &text, err);
+    rc = buf_failed(&text) ? err_set(err, ERR_NOMEM, "%s: no memory for what was measured", path)
+                           : path_replace(path, text.data, text.len, NULL, 0, err);
     buf_fini(&text);
     return rc;
 }

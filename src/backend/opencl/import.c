@@ -73,8 +73,9 @@ static struct cl_window *window_over(struct clb *c, const struct host_matrix *m,
         c->windows = w;
         return w;
     }
-    log_msg(LOG_WARN, "%s: weights are copied: memory over the mapped file of %s %s (%d)", c->base.device,
+    log_msg(c->told_copied ? LOG_DEBUG : LOG_WARN, "%s: weights are copied: memory over the mapped file of %s %s (%d)", c->base.device,
             m->name, code != CL_SUCCESS ? cl_error_name(code) : "does not read back", code);
+    c->told_copied = true;
     if (code == CL_SUCCESS)
         clReleaseMemObject(w->mem);
     free(w);

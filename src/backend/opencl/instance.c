@@ -26,6 +26,7 @@ void cl_close(struct backend *be)
     if (c->ctx != NULL)
         clReleaseContext(c->ctx);
     free(c->staging);
+    backend_params_fini(&c->params);
     free(c);
 }
 
@@ -92,12 +93,17 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
         return err_set(err, ERR_NOMEM, "opencl:%d: no memory for the instance", dev->number);
     c->base.ops = &cl_ops;
     c->dev = *dev;
-    c->params = *p;
+    if (!backend_params_copy(&c->params, p)) {
+        rc = err_set(err, ERR_NOMEM, "opencl:%d: no memory for its parameters", dev->number);
+        goto fail;
+    }
     snprintf(c->base.device, sizeof c->base.device, "opencl:%d", dev->number);
     snprintf(c->plain_name, sizeof c->plain_name, "%s (base kernels)", c->base.device);
     snprintf(c->base.detail, sizeof c->base.detail, "%.80s, %.30s", dev->name, dev->platform_name);
+    snprintf(c->base.chip, sizeof c->base.chip, "%s", dev->type == CL_DEVICE_TYPE_CPU ? "processor" : dev->uuid);
     c->budget = budget(dev, p);
     c->zero_copy = dev->type == CL_DEVICE_TYPE_CPU;
+    c->most_groups = dev->type == CL_DEVICE_TYPE_CPU ? SIZE_MAX : 65535; /* drivers do not tell */
     rc = choose_family(c, err);
     if (rc != 0)
         goto fail;

@@ -1,6 +1,7 @@
 /* One launch: arguments, shape, enqueue.  The first failure of a launch is
  * kept and latched when it would run.  Shapes are cut to what the kernel and
- * the device allow; kernels guard their own ranges. */
+ * the device allow; kernels guard their own ranges, and take their places along
+ * dimensions 1 and 2 from the global id or from group_at (common.clh). */
 #include "backend/opencl/cl.h"
 #include "base/log.h"
 
@@ -82,9 +83,31 @@ static void cut(const struct cl_launch *l, int dims, size_t *local, size_t limit
     }
 }
 
+/* More groups than the device takes in dimensions 1 and 2 go in parts. */
+static cl_int enqueue(const struct cl_launch *l, int dims, const size_t g[3], const size_t s[3], cl_event *event)
+{
+    struct clb *c = l->c;
+    size_t at[3] = {0}, step[3] = {g[0], 1, 1}, n[3] = {g[0], 1, 1};
+    cl_int code = CL_SUCCESS;
+
+    for (int d = 1; d < dims; d++)
+        step[d] = g[d] / s[d] > c->most_groups ? c->most_groups * s[d] : g[d];
+    bool parts = dims > 1 && (step[1] < g[1] || (dims > 2 && step[2] < g[2]));
+    if (!parts)
+        return clEnqueueNDRangeKernel(c->queue, l->k, (cl_uint)dims, NULL, g, s, 0, NULL, event);
+    for (at[2] = 0; at[2] < (dims > 2 ? g[2] : 1) && code == CL_SUCCESS; at[2] += step[2])
+        for (at[1] = 0; at[1] < g[1] && code == CL_SUCCESS; at[1] += step[1]) {
+            for (int d = 1; d < dims; d++)
+                n[d] = g[d] - at[d] < step[d] ? g[d] - at[d] : step[d];
+            bool last = at[1] + n[1] == g[1] && (dims < 3 || at[2] + n[2] == g[2]);
+            code = clEnqueueNDRangeKernel(c->queue, l->k, (cl_uint)dims, at, n, s, 0, NULL, last ? event : NULL);
+        }
+    return code;
+}
+
 void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local)
 {
-    size_t g[3], s[3] = {1, 1, 1}, limit;
+    size_t g[3] = {1, 1, 1}, s[3] = {1, 1, 1}, limit;
 
     if (l->c->base.latched.code != 0)
         return;
@@ -98,7 +121,7 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         if (l->c->base.warming && !cl_kernel_warm(l->c, l->k, dims, g, s))
             return;
         cl_event *event = cl_profile_event(l->c);
-        l->code = clEnqueueNDRangeKernel(l->c->queue, l->k, (cl_uint)dims, NULL, g, s, 0, NULL, event);
+        l->code = enqueue(l, dims, g, s, event);
         if (event != NULL && l->code == CL_SUCCESS)
             cl_profile_launched(l->c, cl_kernel_label(l->c, l->k), l->c->base.doing_id);
         size_t n = s[0] * s[1] * s[2];

@@ -30,6 +30,7 @@ static bool run_sub(struct clb *c, const struct cl_rows *part, const struct tens
                           k == NULL ? "its kernel does not build" : "their size is not told");
         return false;
     }
+    c->base.ran_on = c->variant_name[CLV_SUB];
     struct cl_launch l = cl_begin(c, k, "linear");
     cl_linear_args(&l, part, out, xm, x_off, x, bias);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, (int64_t)SUB_ROWS * n_sub) * GROUP, (size_t)x->rows},

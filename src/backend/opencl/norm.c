@@ -18,7 +18,7 @@ void cl_rmsnorm(struct backend *be, const struct tensor *out, const struct tenso
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, x->rows);
     if (cl_gpu_op(c, OP_RMSNORM, DTYPE_F32)) /* a group for each row */
-        cl_run(&l, 2, (size_t[]){64, (size_t)x->rows}, (size_t[]){64, 1});
+        cl_run(&l, 1, (size_t[]){64 * (size_t)x->rows}, (size_t[]){64});
     else
         cl_run(&l, 1, (size_t[]){(size_t)x->rows}, (size_t[]){4});
 }

@@ -189,6 +189,8 @@ static void first_lines(struct clb *c, cl_program p, char *out, size_t size)
         snprintf(out, size, "%s", text);
         for (char *at = out; *at != '\0'; at++)
             *at = *at == '\n' || *at == '\r' ? ' ' : *at;
+        if (out[strspn(out, " \t")] == '\0')
+            out[0] = '\0'; /* nothing but ends of lines */
     }
     free(text);
 }
@@ -366,7 +368,10 @@ static cl_kernel kernel_new(struct clb *c, const char *file, const char *options
     k->group = ask_group(c, k->k, &k->fixed);
     make_label(k->label, sizeof k->label, options, name);
     if (u64map_add(&s->by_handle, (uint64_t)(uintptr_t)k->k, s->n_kernels - 1) < 0) {
+        clReleaseKernel(k->k); /* without its group it is not to be found again */
+        k->k = NULL;
         err_set(err, ERR_NOMEM, "no memory for the record of kernel %s", name);
+        k->why = mem_strdup(err->msg);
         return NULL;
     }
     return k->k;

@@ -77,7 +77,7 @@ bool cl_variant(const struct clb *c, enum cl_variant v, enum op_id op, enum dtyp
 void cl_variant_refuse(struct clb *c, enum cl_variant v, enum op_id op, enum dtype type, const char *why)
 {
     c->refused[v][op] |= UINT32_C(1) << type;
-    log_msg(LOG_VERBOSE, "%s: %s (%s) without its variant by %s: %s", c->base.device, op_name(op),
+    log_msg(variants[v].fast ? LOG_WARN : LOG_INFO, "%s: %s (%s) without its variant by %s: %s", c->base.device, op_name(op),
             dtype_info(type)->name, variants[v].name, why);
 }
 
