@@ -340,7 +340,7 @@ START_TEST(required_device_is_an_error)
     ck_assert_int_eq(guard_open(&be, &params, &err), ERR_DEVICE);
     ck_assert_ptr_nonnull(strstr(err.msg, _i == 0 ? "bent: rope" : "bent: attention"));
     ck_assert_ptr_nonnull(strstr(err.msg, "is wrong: error"));
-    ck_assert_ptr_nonnull(strstr(err.msg, "required"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "require_device"));
 }
 END_TEST
 

@@ -171,7 +171,7 @@ static int check_once(struct guard *g, const char *what, uint32_t types, bool ot
     if (o.refused.code != 0)
         rc = err_set(err, o.refused.code, "%s", o.refused.msg);
     else if (g->params.require_device)
-        rc = err_set(err, ERR_DEVICE, "%s; a device is required, so nothing is computed elsewhere",
+        rc = err_set(err, ERR_DEVICE, "%s; require_device is set, so nothing is computed elsewhere",
                      o.first.msg);
     else
         rc = guard_stand_in(g, err);

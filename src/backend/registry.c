@@ -8,10 +8,12 @@
 #include "backend/registry.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cpu/host.h"
 #include "backend/guard.h"
@@ -20,6 +22,7 @@
 #endif
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -383,13 +386,24 @@ static void warn_of_twins(struct backend *const *be, int n, const struct backend
             }
 }
 
+/* Also where no device reads it: what was named by mistake is told everywhere. */
+static int check_files(const struct backend_params *p, struct err *err)
+{
+    const char *path = p->clblast_params;
+
+    if (path == NULL || (access(path, R_OK) == 0 && !path_is_dir(path)))
+        return 0;
+    return err_set(err, ERR_IO, "%s: CLBlast's parameters cannot be read: %s", path,
+                   path_is_dir(path) ? "this is a folder" : strerror(errno));
+}
+
 int registry_open(const char *selector, const struct backend_params *params,
                   struct backend *out[REGISTRY_MAX_INSTANCES], int *n, char *reason, size_t reason_size,
                   struct err *err)
 {
     const char *at = selector;
     char item[160], why[128] = "";
-    int rc = 0;
+    int rc = check_files(params, err);
 
     *n = 0;
     while (rc == 0 && next_item(&at, item, sizeof item)) {

@@ -58,6 +58,9 @@ int cl_gemm_open(struct clb *c, struct err *err)
     if (c->params.gemm == GEMM_KERNELS_CLBLAST && !blast_there())
         return err_set(err, ERR_UNSUPPORTED, "%s: this build has no CLBlast; matrices can be multiplied by own "
                                              "kernels (gemm own or auto)", c->base.device);
+    if (c->params.gemm == GEMM_KERNELS_CLBLAST && c->params.deterministic && c->params.require_device)
+        return err_set(err, ERR_UNSUPPORTED, "%s: CLBlast's sums have no fixed order, which deterministic asks for; "
+                                             "require_device is set, so own kernels do not stand in", c->base.device);
     if (own_only(c)) {
         if (c->params.clblast_params != NULL)
             log_msg(LOG_WARN, "%s: %s is not read: own kernels multiply there (gemm clblast uses the library)",

@@ -81,6 +81,19 @@ static int choose_family(struct clb *c, struct err *err)
     return 0;
 }
 
+/* Where a device is required, exact is no stand-in for fast: cl_variants_open only warns of it. */
+static int check_math(const struct clb *c, struct err *err)
+{
+    if (c->params.math != MATH_FAST || !c->params.require_device ||
+        (c->gpu && !c->canonical && (c->dev.int_dot || c->dev.fp16)))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "%s: math fast has no kernels here (%s); require_device is set, so exact is not computed instead",
+                   c->base.device,
+                   !c->gpu        ? "the cpu family has none"
+                   : c->canonical ? "deterministic is exact"
+                                  : "neither integer dot products nor half arithmetic");
+}
+
 int opencl_open(struct backend **out, const struct cl_device *dev, const struct backend_params *p,
                 struct err *err)
 {
@@ -105,6 +118,8 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     c->zero_copy = dev->type == CL_DEVICE_TYPE_CPU;
     c->most_groups = dev->type == CL_DEVICE_TYPE_CPU ? SIZE_MAX : 65535; /* drivers do not tell */
     rc = choose_family(c, err);
+    if (rc == 0)
+        rc = check_math(c, err);
     if (rc != 0)
         goto fail;
     c->ctx = clCreateContext(props, 1, &dev->id, NULL, NULL, &code);
