@@ -242,11 +242,14 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "page size", p.page_size = 257);
     REFUSED(FORGE_ERR_ARG, "chunk", p.chunk = -1);
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
-    REFUSED(FORGE_ERR_UNSUPPORTED, "math fast", p.math = FORGE_MATH_FAST);
+    REFUSED(FORGE_ERR_ARG, "math fast", p.math = FORGE_MATH_FAST);
     REFUSED(FORGE_ERR_ARG, "math", p.math = (enum forge_math)9);
     REFUSED(FORGE_ERR_ARG, "kernels \"bogus\"", p.kernels = "bogus");
     REFUSED(FORGE_ERR_ARG, "65536", p.chunk = 65537);
     REFUSED(FORGE_ERR_LIMIT, "lower n_ctx", p.kv_mem = 4096);
+    REFUSED(FORGE_ERR_LIMIT, "f16 as kv_type", p.kv_mem = 4096, p.kv_type = FORGE_KV_F32);
+    REFUSED(FORGE_ERR_ARG, "one number above 0", p.split = "3,1");
+    REFUSED(FORGE_ERR_IO, "no-such", p.clblast_params = "no-such");
     REFUSED(FORGE_ERR_ARG, "warp-drive", p.device = "warp-drive");
 #undef REFUSED
     forge_engine_close(NULL);
@@ -398,6 +401,9 @@ START_TEST(memory_by_device)
         ck_assert_msg((rc == ERR_LIMIT) == (rows[i].refused != NULL), "row %zu: %d, %s", i, rc, err.msg);
         if (rows[i].refused)
             ck_assert_msg(strstr(err.msg, rows[i].refused) != NULL, "row %zu: %s", i, err.msg);
+        ck_assert_msg(!rows[i].refused || (strstr(err.msg, "weights alone") != NULL) == (strcmp(rows[i].refused, "gpu") == 0),
+                      "row %zu: %s", i, err.msg);
+        ck_assert_ptr_null(strstr(err.msg, "kv_type"));
     }
 }
 END_TEST

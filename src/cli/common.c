@@ -99,7 +99,7 @@ int common_check(const struct common *c, const char *cmd)
     if (c->model && !*c->model)
         return msg_usage(cmd, "-m, --model: the path is empty");
     if (c->math == MATH_CHOICE_FAST && (strcmp(c->device, "cpu") == 0 || strcmp(c->device, "ref") == 0))
-        return msg_usage(cmd, "--math fast is not available on %s in this version; exact is the default", c->device);
+        return msg_usage(cmd, "--math fast is not available on %s in this version; --device must name OpenCL devices", c->device);
     if (c->kv == KV_CHOICE_Q8_0)
         return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
     return 0;
@@ -266,7 +266,8 @@ static const char *flag_of(const char *name, size_t len)
     static const char *const flags[][2] = {
         {"config", "--config"},     {"n_ctx", "--ctx"},         {"kv_type", "--kv"},       {"kv_mem", "--kv-mem"},
         {"gpu_mem", "--gpu-mem"},   {"max_seqs", "--max-seqs"}, {"n_threads", "--threads"}, {"chunk", "--chunk"},
-        {"tokenizer", "--tokenizer"},
+        {"tokenizer", "--tokenizer"}, {"device", "--device"},   {"split", "--split"},
+        {"require_device", "--require-device"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strlen(flags[i][0]) == len && memcmp(flags[i][0], name, len) == 0)

@@ -88,7 +88,14 @@ static void find_need(const struct loaded *l, const struct kv_params *kv, struct
         .work = l->work_bytes,
         .n_ctx = kv->n_ctx,
         .max_seqs = kv->max_seqs,
+        .kv_wide = kv->dtype == DTYPE_F32,
     };
+}
+
+/* Between other advice: only where there is a smaller type. */
+static const char *smaller_kv(bool wide)
+{
+    return wide ? ", choose f16 as kv_type" : "";
 }
 
 /* The budget of the user's, which needs no device to be asked. */
@@ -99,8 +106,9 @@ static int check_budget(const struct load_need *need, uint64_t budget, struct er
         return 0;
     return err_set(err, ERR_LIMIT,
                    "the KV cache needs %s at ctx %lld and its budget is %s (besides %s for weights (mapped) and %s work); "
-                   "lower n_ctx, choose a smaller kv_type or raise kv_mem",
-                   figure(k, need->kv), (long long)need->n_ctx, figure(a, budget), figure(w, need->mapped), figure(f, need->work));
+                   "lower n_ctx%s or raise kv_mem",
+                   figure(k, need->kv), (long long)need->n_ctx, figure(a, budget), figure(w, need->mapped), figure(f, need->work),
+                   smaller_kv(need->kv_wide));
 }
 
 static uint64_t add_sat(uint64_t a, uint64_t b)
@@ -114,15 +122,18 @@ static uint64_t part(uint64_t bytes, double share)
     return v >= 0x1p64 ? UINT64_MAX : (uint64_t)v;
 }
 
-/* Refuses what is needed `there`, in one memory that has less. */
-static int too_much(const char *where, const struct load_need *need, const struct load_need *there, uint64_t has, struct err *err)
+/* Refuses what is needed `there`, in one memory that has less; `weights` of it no shorter context makes smaller. */
+static int too_much(const char *where, const struct load_need *need, const struct load_need *there, uint64_t weights, uint64_t has,
+                    struct err *err)
 {
-    char w[32], k[32], f[32], a[32], b[32];
+    char w[32], k[32], f[32], a[32], b[32], advice[96] = "the weights alone are more: share the layers out over devices";
+    if (weights <= has)
+        snprintf(advice, sizeof advice, "lower n_ctx%s", smaller_kv(need->kv_wide));
     return err_set(err, ERR_LIMIT,
                    "this does not fit on %s: it needs %s for weights (mapped), %s copied, %s KV at ctx %lld x %d sequences and %s "
-                   "work; available %s; lower n_ctx, choose a smaller kv_type or raise gpu_mem (devices other than the CPU)",
+                   "work; available %s; %s or raise gpu_mem (devices other than the CPU)",
                    where, figure(w, there->mapped), figure(b, there->copied), figure(k, there->kv), (long long)need->n_ctx,
-                   need->max_seqs, figure(f, there->work), figure(a, has));
+                   need->max_seqs, figure(f, there->work), figure(a, has), advice);
 }
 
 /* Mapped weights are the page cache's and can be dropped and read again, so that on the host they alone refuse
@@ -143,7 +154,7 @@ int load_check_places(const struct load_need *need, const struct load_place *pla
         }
         uint64_t taken = add_sat(there.kv, there.work);
         if (p->limit && taken > p->limit)
-            return too_much(p->device, need, &there, p->limit, err);
+            return too_much(p->device, need, &there, there.mapped, p->limit, err);
         if (p->limit && there.mapped > p->limit - taken)
             log_msg(LOG_WARN, "%s: weights of %s beside the KV cache and the workspace are more than its %s", p->device,
                     figure(w, there.mapped), figure(a, p->limit));
@@ -152,7 +163,7 @@ int load_check_places(const struct load_need *need, const struct load_place *pla
     if (available == 0)
         return 0;
     if (taken > available)
-        return too_much("the host", need, &host, available, err);
+        return too_much("the host", need, &host, host.copied, available, err);
     if (host.mapped > available - taken)
         log_msg(LOG_WARN, "weights of %s do not stay in the %s of memory that are left: expect reads from the disk",
                 figure(w, host.mapped), figure(a, available - taken));
@@ -199,8 +210,12 @@ int load_parse_split(const char *text, double *out, int n, struct err *err)
             break;
         s++;
     }
+    if ((count != n || *s) && n == 1)
+        return err_set(err, ERR_ARG, "split \"%s\" must be one number above 0 and below 1e9 for one device; device names no list "
+                                     "of devices whose layers could be split", text);
     if (count != n || *s)
-        return err_set(err, ERR_ARG, "split \"%s\" must be %d numbers above 0, one per device, with commas between", text, n);
+        return err_set(err, ERR_ARG, "split \"%s\" must be %d numbers above 0 and below 1e9, one for each device, with commas "
+                                     "between", text, n);
     return 0;
 }
 
@@ -227,7 +242,7 @@ int load_check_math(const struct loaded *l, enum backend_math math, struct err *
 {
     for (int i = 0; i < l->n_backends && math == MATH_FAST; i++)
         if (strncmp(op_device(l->backends[i]), "opencl", 6) != 0)
-            return err_set(err, ERR_UNSUPPORTED, "math fast is not available on %s in this version; exact is",
+            return err_set(err, ERR_ARG, "math fast is not available on %s in this version; device must name OpenCL devices",
                            op_device(l->backends[i]));
     return 0;
 }
@@ -301,7 +316,8 @@ int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err
     struct forward_limits limits;
     int rc = kv_new(&l->kv, l->model, kv, err);
     if (rc < 0) {
-        no_room(err, "the KV cache", "lower n_ctx, choose a smaller kv_type or raise gpu_mem");
+        no_room(err, "the KV cache",
+                kv->dtype == DTYPE_F32 ? "lower n_ctx, choose f16 as kv_type or raise gpu_mem" : "lower n_ctx or raise gpu_mem");
         return rc;
     }
     make_limits(l, kv, &limits); /* once more: binding parts the groups of layers by instance */

@@ -20,6 +20,7 @@ struct load_need {
     uint64_t kv, work;
     int64_t n_ctx;
     int max_seqs; /* for messages */
+    bool kv_wide; /* a smaller type of it exists */
 };
 struct load_place {
     const char *device;
