@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/map.h"
@@ -70,7 +71,60 @@ static void put_text(struct buf *b, const struct forge_devices *d)
         buf_printf(b, "skipped: %s\n", forge_devices_skipped(d, i));
 }
 
-/* Files of the cache begin with "forge-" (backend/opencl/cache.c); nothing else in the folder is touched. */
+/* ---- the kernel cache ---- */
+/* How many characters of a set come first. */
+static size_t span(const char **s, const char *set)
+{
+    size_t n = strspn(*s, set);
+    *s += n;
+    return n;
+}
+
+static bool skip(const char **s, const char *text)
+{
+    size_t n = strlen(text);
+    bool there = strncmp(*s, text, n) == 0;
+    if (there)
+        *s += n;
+    return there;
+}
+
+#define DIGITS "0123456789"
+#define HEX DIGITS "abcdef"
+
+/* "-BASE.ok": the part of a device that was checked. */
+static bool is_part(const char *s)
+{
+    size_t n = strlen(s);
+    return n > 4 && s[0] == '-' && strcmp(s + n - 3, ".ok") == 0;
+}
+
+/* Exactly the names that are written there: kernels and their unfinished files (backend/opencl/cache.c), speeds
+ * (gemm_speed.c), checks (backend/guard.c). */
+static bool is_ours(const char *name)
+{
+    const char *s = name, *from;
+    if (!skip(&s, "forge-"))
+        return false;
+    from = s;
+    if (span(&s, HEX) == 32) {
+        if (strcmp(s, ".clk") == 0 || is_part(s))
+            return true;
+        if (!skip(&s, ".gemm"))
+            return false;
+        return !*s || (skip(&s, ".") && span(&s, DIGITS) && strcmp(s, ".tmp") == 0);
+    }
+    s = from; /* PID-NUMBER-HASH.tmp */
+    return span(&s, DIGITS) && skip(&s, "-") && span(&s, DIGITS) && skip(&s, "-") && span(&s, HEX) && strcmp(s, ".tmp") == 0;
+}
+
+/* A regular file, and no link to one. */
+static bool is_plain(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static bool clear(const struct devices_args *a)
 {
     struct common place = {.kernel_cache = a->kernel_cache};
@@ -89,10 +143,10 @@ static bool clear(const struct devices_args *a)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        char *path = strncmp(names[i], "forge-", 6) == 0 ? path_join(dir, names[i]) : NULL;
-        if (path && unlink(path) == 0)
+        char *path = is_ours(names[i]) ? path_join(dir, names[i]) : NULL;
+        if (path && is_plain(path) && unlink(path) == 0)
             n_deleted++;
-        else if (path) {
+        else if (path && is_plain(path)) {
             msg_error("%s: %s", path, strerror(errno));
             ok = false;
         }

@@ -218,6 +218,8 @@ static int run(void *args, const struct common *c)
     bool all = strcmp(c->device, "auto") == 0 || strcmp(c->device, "all") == 0;
     int status = all ? test_all(&s, &p.backend) : test_named(&s, c->device, &p.backend);
     free(kernel_cache);
+    if (strstr(c->device, "opencl") != NULL)
+        common_check_cache(c);
     if (status == EXIT_USAGE || !s.json) {
         buf_fini(&s.out);
         return status;

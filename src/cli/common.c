@@ -297,6 +297,16 @@ int common_open_failed(int code, const char *message)
     return status;
 }
 
+/* The backend makes the folder where it is missing, and goes on without one. */
+void common_check_cache(const struct common *c)
+{
+    const char *dir = c->no_kernel_cache ? NULL : c->kernel_cache;
+    if (dir && !path_is_dir(dir))
+        msg_warn("--kernel-cache: '%s' is no folder and cannot be made one; compiled kernels are not kept", dir);
+    else if (dir && access(dir, R_OK | W_OK | X_OK) != 0)
+        msg_warn("--kernel-cache: %s cannot be used: %s; compiled kernels are not kept", dir, strerror(errno));
+}
+
 void common_unused(const struct common *c, const char *device)
 {
     const struct {
@@ -311,6 +321,8 @@ void common_unused(const struct common *c, const char *device)
         {"--gpu-mem", c->gpu_mem != 0, false},
     };
     bool opencl = strstr(device, "opencl") != NULL;
+    if (opencl)
+        common_check_cache(c);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given && !opencl)
             msg_verbose("%s has no effect on %s: it is for OpenCL devices", flags[i].flag, device);

@@ -75,6 +75,8 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
 /* Tells of flags that change nothing on the devices in use ("cpu, opencl:0"): with -v, or as a warning where an
  * OpenCL device does run and this version has no such thing. */
 void common_unused(const struct common *c, const char *device);
+/* After an OpenCL device was opened: warns where --kernel-cache names what cannot be a folder of kernels. */
+void common_check_cache(const struct common *c);
 
 /* --profile for an engine: `status`, or that of the profile where this is the first failure.  Nothing
  * where no profile was asked for. */
