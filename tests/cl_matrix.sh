@@ -274,6 +274,16 @@ if kind pocl "$on"; then
     ok same_ids 5000K '2 of 3 layers fit'
     ok same_ids 5000K '2 of 3 layers fit' --kernels gpu
     ok same_ids 4880K '1 of 3 layers fit'
+    for budget in 11M 12M 13M; do
+        forge generate -p Hello -n 1 --device opencl --gpu-mem $budget
+        ok status 0
+        ok err '1 of 4 layers fit'
+    done
+    forge generate -p Hello -n 1 --device opencl --gpu-mem 8M
+    ok status 1
+    ok err 'a smaller chunk needs less'
+    forge generate -p Hello -n 1 --device opencl --gpu-mem 8M --chunk 64
+    ok status 0
     forge generate -m "$here/golden/models/qwen3" --ids 1,2 -n 1 --ctx 64 --device opencl --gpu-mem 500K --require-device
     ok status 1
     ok err '512000'

@@ -10,7 +10,7 @@
 #include "run/load_parts.h"
 
 /* What a backend takes beside tensors: weights widened for many rows, parts of attention. */
-enum { SCRATCH = 4 << 20 };
+enum { SCRATCH = 4 << 20, SCRATCH_LEAST = 3 << 20 };
 
 struct cost {
     uint64_t layer;       /* weights and KV of one */
@@ -49,6 +49,12 @@ int64_t load_layers_that_fit(uint64_t limit, uint64_t fixed, uint64_t layer)
     return room > fixed ? (int64_t)((room - fixed) / layer) : 0;
 }
 
+/* What a device must have for one layer, with nothing to spare. */
+static uint64_t least(const struct cost *c, int device)
+{
+    return c->work - SCRATCH + SCRATCH_LEAST + (device == 0 ? c->embed : 0) + c->layer;
+}
+
 /* Layers of each device in turn; true when some are left over. */
 static bool share_out(const struct loaded *l, const struct cost *c, uint64_t limit, int64_t *layers)
 {
@@ -59,6 +65,8 @@ static bool share_out(const struct loaded *l, const struct cost *c, uint64_t lim
         int64_t fit = load_layers_that_fit(limit, fixed, c->layer);
         if (fit >= left) /* the last layer has the head with it */
             fit = load_layers_that_fit(limit, fixed + end, c->layer);
+        if (fit == 0 && left > 1 && limit >= least(c, i))
+            fit = 1;
         layers[i] = fit < left ? fit : left;
         left -= layers[i];
     }
@@ -98,8 +106,12 @@ int load_fit(struct loaded *l, const struct load_params *p, const struct load_ne
         return 0;
     while (used < l->n_backends && layers[used] > 0)
         taken += layers[used++];
-    if (used == 0)
-        return 0; /* not even one: the device refuses it, with its figures */
+    if (used == 0) { /* not even one: the device refuses it, with its figures, unless the estimate is too careful */
+        log_msg(LOG_WARN, "%s: one of %lld layers needs some %llu bytes, work space for a chunk of %d positions with it, and %llu "
+                "may be taken: a smaller chunk needs less", op_device(l->backends[0]), (long long)l->config->n_layers,
+                (unsigned long long)least(&c, 0), l->chunk, (unsigned long long)p->backend.mem_limit);
+        return 0;
+    }
     struct backend_params plain = p->backend;
     plain.mem_limit = 0;
     int rc = registry_open("cpu", &plain, cpu, &n, NULL, 0, err);
