@@ -12,7 +12,7 @@
 
 /* ---- one row of x ---- */
 /* global (ceil(n_w / R) * WG, n_rows), local (WG, 1) */
-__kernel GROUP(WG) void linear_row(LINEAR_ARGS)
+__kernel GROUP(WG) MOST_REGISTERS void linear_row(LINEAR_ARGS)
 {
     __local float t[R * WG];
     const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * R, row = group_at(1);
@@ -34,7 +34,7 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
 /* not unrolled: else all loads of x come first and take the registers */
 #define ROLLED _Pragma("unroll 1")
 #define LINEAR_FEW(name, NR, MB)                                                                               \
-    __kernel GROUP(WG) void name(LINEAR_ARGS)                                                                  \
+    __kernel GROUP(WG) MOST_REGISTERS void name(LINEAR_ARGS)                                                   \
     {                                                                                                          \
         __local float t[NR * MB * WG];                                                                         \
         const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * NR, m = group_at(1) * MB;            \
@@ -74,7 +74,11 @@ __kernel GROUP(WG) void linear_row(LINEAR_ARGS)
     }
 
 /* global (ceil(n_w / NR) * WG, ceil(n_rows / MB)), local (WG, 1) */
+#if UNITS
 LINEAR_FEW(linear_few4, 4, 4)
+#else
+LINEAR_FEW(linear_few4, 2, 4)
+#endif
 LINEAR_FEW(linear_few8, 2, 8)
 
 /* ---- bringing a tile to local memory ---- */
@@ -124,6 +128,15 @@ LINEAR_FEW(linear_few8, 2, 8)
         }                                                                                                      \
     }
 
+/* the next step's data travel while this one computes; values of 16 at once would take too many registers */
+#if UNITS
+#define FETCH_AHEAD STAGE
+#define FETCH_NOW(k0, TM, TN, KS, LANES)
+#else
+#define FETCH_AHEAD(k0, TM, TN, KS, LANES)
+#define FETCH_NOW STAGE
+#endif
+
 /* ---- many rows: TM x 64 outputs, 8 x 4 a lane, one chain along k ---- */
 #ifndef TM
 #define TM 64 /* 32: for devices with groups of at most 64 */
@@ -146,13 +159,14 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
     float4 acc[8];
     UNROLL for (int i = 0; i < 8; i++) acc[i] = 0.0f;
     STAGE_REGS(TM, TN, KS, LANES)
-    STAGE(0, TM, TN, KS, LANES)
+    FETCH_AHEAD(0, TM, TN, KS, LANES)
     for (int k0 = 0; k0 < k; k0 += KS) {
+        FETCH_NOW(k0, TM, TN, KS, LANES)
         barrier(CLK_LOCAL_MEM_FENCE);
         STORE(TM, TN, KS, LANES, TX, TW)
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (k0 + KS < k) { /* travels while this step computes */
-            STAGE(k0 + KS, TM, TN, KS, LANES)
+        if (k0 + KS < k) {
+            FETCH_AHEAD(k0 + KS, TM, TN, KS, LANES)
         }
         _Pragma("unroll 4") for (int i = 0; i < KS; i++)
         {
@@ -182,14 +196,6 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
  * in steps of 16, w and x from local memory.  SW x SX such sets make a group.  red: 16 partial sums
  * of 16 outputs a set, pitch 17. */
 #define RED_SIZE(SETS) ((SETS) * 16 * 17)
-/* the next step's data travel while this one computes; values of 16 at once would take too many registers */
-#if UNITS
-#define FETCH_AHEAD STAGE
-#define FETCH_NOW(k0, TM, TN, KS, LANES)
-#else
-#define FETCH_AHEAD(k0, TM, TN, KS, LANES)
-#define FETCH_NOW STAGE
-#endif
 #define CANON_BODY(NW, NX, SW, SX, KC, WRITE_OUT)                                                              \
     __local float xs[SX * NX * (KC + 16 / NW)], ws[SW * NW * (KC + 16 / NW)], red[RED_SIZE(SW * SX)];          \
     const int l = lane % 16, set = lane / 16, sw = set % SW, sx = set / SW;                                    \
@@ -263,7 +269,7 @@ LINEAR_CANON(linear_canon16, 8, 8, 2, 2, 32)
     ROW ws_mem = w_mem + (here ? place : 0);
 
 /* global (ceil(n_w / R) * WG, pairs), local (WG, 1) */
-__kernel GROUP(WG) void experts_row(EXPERT_ARGS)
+__kernel GROUP(WG) MOST_REGISTERS void experts_row(EXPERT_ARGS)
 {
     __local float t[R * WG];
     EXPERT_OF_PAIR

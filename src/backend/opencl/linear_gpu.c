@@ -17,7 +17,7 @@ enum { FORMS = 4 };
  * group takes less at once */
 static const struct form forms[2][2][FORMS] = {
     {{{"linear_row", 1, 2, 64, 1},
-      {"linear_few4", 4, 4, 64, 4},
+      {"linear_few4", 4, 2, 64, 4},
       {"linear_few8", 8, 2, 64, 8},
       {"linear_tile", 64, 64, 128, INT64_MAX}},
      {{"linear_row", 1, 4, 64, 1},
