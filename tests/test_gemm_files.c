@@ -245,6 +245,12 @@ START_TEST(tuning)
 END_TEST
 #else
 #include "tests/test.h"
+
+START_TEST(not_built)
+{
+    test_skip("this build has no CLBlast");
+}
+END_TEST
 #endif
 
 int main(void)
@@ -259,6 +265,8 @@ int main(void)
     tcase_add_test(t, speeds_are_followed);
     tcase_add_test(t, speeds_are_kept);
     tcase_add_test(t, tuning);
+#else
+    tcase_add_test(t, not_built);
 #endif
     suite_add_tcase(s, t);
     return test_main(s);

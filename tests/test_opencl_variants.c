@@ -271,6 +271,12 @@ START_TEST(giving_way)
     registry_close(&c->base);
 }
 END_TEST
+#else
+START_TEST(not_built)
+{
+    test_skip("this build has no OpenCL backend");
+}
+END_TEST
 #endif
 
 int main(void)
@@ -285,6 +291,8 @@ int main(void)
     tcase_add_loop_test(t, not_finite, 1, N_ROWS);
     tcase_add_loop_test(t, large_values, 1, N_ROWS);
     tcase_add_loop_test(t, giving_way, 0, N_ROWS);
+#else
+    tcase_add_test(t, not_built);
 #endif
     suite_add_tcase(s, t);
     return test_main(s);
