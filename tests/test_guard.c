@@ -225,6 +225,33 @@ START_TEST(wrong_operations_get_stand_ins)
 }
 END_TEST
 
+/* A matrix of 4 rows of 256 values of a type, and room for one row before and after it. */
+static void make_product(struct backend *be, enum dtype type, struct tensor *w, struct tensor *x, struct tensor *out)
+{
+    static uint8_t blocks[4096];
+    struct host_matrix m = {.name = "w",
+                            .dtype = type,
+                            .rows = 4,
+                            .cols = 256,
+                            .data = blocks,
+                            .file = blocks,
+                            .file_size = sizeof blocks};
+
+    ck_assert(selftest_blocks(type, blocks, 4 * 256, 3));
+    ck_assert_int_eq(op_import(be, w, &m, NULL), 0);
+    ck_assert_int_eq(op_alloc(be, x, DTYPE_F32, 1, 256, NULL), 0);
+    ck_assert_int_eq(op_alloc(be, out, DTYPE_F32, 1, 4, NULL), 0);
+}
+
+static void write_ones(struct backend *be, const struct tensor *x)
+{
+    float ones[256];
+
+    for (int k = 0; k < 256; k++)
+        ones[k] = 1;
+    op_write(be, x, ones);
+}
+
 /* --enable-check-ops: the reference computes along, and what differs fails the step. */
 START_TEST(compared_as_it_runs)
 {
@@ -234,25 +261,12 @@ START_TEST(compared_as_it_runs)
     bent.linear = linear_but_q4_k;
     ck_assert_int_eq(guard_check_ops(be, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        static uint8_t blocks[4096];
-        struct host_matrix m = {.name = "w",
-                                .dtype = types[i],
-                                .rows = 4,
-                                .cols = 256,
-                                .data = blocks,
-                                .file = blocks,
-                                .file_size = sizeof blocks};
         struct tensor w, x, out;
         struct err err = {0};
-        float ones[256], y[4];
-        for (int k = 0; k < 256; k++)
-            ones[k] = 1;
-        ck_assert(selftest_blocks(types[i], blocks, 4 * 256, 3));
-        ck_assert_int_eq(op_import(be, &w, &m, NULL), 0);
-        ck_assert_int_eq(op_alloc(be, &x, DTYPE_F32, 1, 256, NULL), 0);
-        ck_assert_int_eq(op_alloc(be, &out, DTYPE_F32, 1, 4, NULL), 0);
+        float y[4];
+        make_product(be, types[i], &w, &x, &out);
         op_begin(be);
-        op_write(be, &x, ones);
+        write_ones(be, &x);
         op_linear(be, &out, &x, &w, NULL);
         int rc = op_read(be, y, &out, &err);
         if (types[i] == DTYPE_Q8_0)
@@ -276,26 +290,12 @@ START_TEST(one_type_alone)
     bent.linear = linear_but_q4_k;
     ck_assert_int_eq(guard_open(&be, &params, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        static uint8_t blocks[4096];
-        struct host_matrix m = {.name = "w",
-                                .dtype = types[i],
-                                .rows = 4,
-                                .cols = 256,
-                                .data = blocks,
-                                .file = blocks,
-                                .file_size = sizeof blocks};
         struct tensor w, x, out;
         float y[3], whole[4];
-        ck_assert(selftest_blocks(types[i], blocks, 4 * 256, 3));
-        ck_assert_int_eq(op_import(be, &w, &m, NULL), 0);
-        ck_assert_int_eq(op_alloc(be, &x, DTYPE_F32, 1, 256, NULL), 0);
-        ck_assert_int_eq(op_alloc(be, &out, DTYPE_F32, 1, 4, NULL), 0);
-        float ones[256];
-        for (int k = 0; k < 256; k++)
-            ones[k] = 1;
+        make_product(be, types[i], &w, &x, &out);
         op_stats_reset(be);
         op_begin(be);
-        op_write(be, &x, ones);
+        write_ones(be, &x);
         op_linear(be, &out, &x, &w, NULL);
         ck_assert_int_eq(op_read(be, whole, &out, NULL), 0);
         ck_assert(whole[0] != 0 && whole[3] != 0);

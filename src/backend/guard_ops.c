@@ -346,14 +346,20 @@ static struct kv_rows move_rows(struct move *m, const struct kv_rows *rows)
     return r;
 }
 
+static struct kv_layer move_layer(struct move *m, const struct kv_layer *kv)
+{
+    struct kv_layer l = *kv;
+    l.k = move_in(m, &kv->k);
+    l.v = move_in(m, &kv->v);
+    return l;
+}
+
 static void compare_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
                              const struct tensor *v, const struct kv_rows *rows)
 {
     struct move m = move_begin(be);
-    struct kv_layer l = *kv;
     struct tensor a = move_in(&m, k), b = move_in(&m, v);
-    l.k = move_in(&m, &kv->k);
-    l.v = move_in(&m, &kv->v);
+    struct kv_layer l = move_layer(&m, kv);
     struct kv_rows r = move_rows(&m, rows);
     if (m.err.code == 0)
         op_kv_store(m.cpu, &l, &a, &b, &r);
@@ -368,10 +374,8 @@ static void compare_attention(struct backend *be, const struct tensor *out, cons
                               const struct attention_args *args)
 {
     struct move m = move_begin(be);
-    struct kv_layer l = *kv;
     struct tensor o = move_room(&m, out), a = move_in(&m, q);
-    l.k = move_in(&m, &kv->k);
-    l.v = move_in(&m, &kv->v);
+    struct kv_layer l = move_layer(&m, kv);
     struct kv_rows r = move_rows(&m, rows);
     if (m.err.code == 0)
         op_attention(m.cpu, &o, &a, &l, &r, args);

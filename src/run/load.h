@@ -55,6 +55,8 @@ void load_close(struct loaded *l);
  * the weights.  What sequences had stored is gone; their slots must be closed before and opened again after.
  * After an error there are no devices, no kv and no forward, and it may be called again. */
 int load_reopen(struct loaded *l, struct err *err);
+/* A failure that new buffers, weights and kernels may mend: not one of the host alone, nor of the numbers. */
+bool load_may_mend(const struct loaded *l, int code);
 
 /* The tokenizer alone, by load_open's rules: `tokenizer` when given (w may be NULL then), else inside a GGUF,
  * else beside the weights: tokenizer.json, vocab.json + merges.txt, and without those the tokenizer-NAME.json

@@ -46,7 +46,7 @@ int64_t load_layers_that_fit(uint64_t limit, uint64_t fixed, uint64_t layer);
 /* ---- opening devices, and opening them again (reload.c) ---- */
 /* "3,1" for n devices. */
 int load_parse_split(const char *text, double *out, int n, struct err *err);
-/* ERR_UNSUPPORTED where what was opened does not compute in the math that was asked for. */
+/* ERR_ARG where what was opened does not compute in the math that was asked for. */
 int load_check_math(const struct loaded *l, enum backend_math math, struct err *err);
 /* Do results not depend on how many rows a step has? */
 bool load_free_rows(const struct loaded *l, bool deterministic);

@@ -89,18 +89,6 @@ int recover_devices(struct forge_engine *e, struct err *err)
     return e->seq.slot >= 0 ? 0 : reopen(e, err);
 }
 
-/* A failure that new buffers, weights and kernels may mend: not one of the host alone, nor of the numbers. */
-static bool of_device(const struct forge_request *r)
-{
-    bool own_memory = false;
-    for (int i = 0; i < r->e->l.n_backends; i++) {
-        struct backend_caps caps;
-        op_caps(r->e->l.backends[i], &caps);
-        own_memory = own_memory || !caps.host_memory;
-    }
-    return own_memory && (r->err.code == ERR_DEVICE || r->err.code == ERR_NOMEM);
-}
-
 /* ---- the sequence ---- */
 static bool is_over(const struct forge_request *r)
 {
@@ -162,7 +150,7 @@ bool recover(struct forge_request *r)
 {
     struct forge_engine *e = r->e;
     struct err first = r->err, err = {0};
-    if (!of_device(r))
+    if (!load_may_mend(&e->l, r->err.code))
         return false;
     if (r->recovered && !shrink(r)) {
         err_set(&r->err, first.code, "%s (the devices had been opened again before)", first.msg);

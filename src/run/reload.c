@@ -52,6 +52,17 @@ static void close_devices(struct loaded *l)
         registry_close(l->backends[--l->n_backends]);
 }
 
+bool load_may_mend(const struct loaded *l, int code)
+{
+    bool own_memory = false;
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        own_memory = own_memory || !caps.host_memory;
+    }
+    return own_memory && (code == ERR_DEVICE || code == ERR_NOMEM);
+}
+
 int load_reopen(struct loaded *l, struct err *err)
 {
     const struct load_again *a = l->again;
@@ -80,16 +91,10 @@ int load_reopen(struct loaded *l, struct err *err)
 int load_warm(struct loaded *l, const struct load_params *p, struct err *err)
 {
     struct err first = {0};
-    bool own_memory = false;
     int rc = forward_warm(l->forward, p->compiling, p->user, &first);
-    for (int i = 0; i < l->n_backends; i++) {
-        struct backend_caps caps;
-        op_caps(l->backends[i], &caps);
-        own_memory = own_memory || !caps.host_memory;
-    }
     if (rc == 0)
         return 0;
-    if (!own_memory || (rc != ERR_DEVICE && rc != ERR_NOMEM))
+    if (!load_may_mend(l, rc))
         return err_set(err, rc, "%s", first.msg);
     log_msg(LOG_WARN, "%s; the devices are opened again", first.msg);
     rc = load_reopen(l, err);
