@@ -1,6 +1,7 @@
 /* One benchmark: which tests, what was measured, how it is printed.
- * Shared by cmd-bench.c (the plan), bench_run.c (the clock) and bench_out.c
- * (the tables); knows no flag and no format of weights. */
+ * Shared by cmd-bench.c (the plan), bench_run.c (the clock), bench_ops.c (what
+ * single operations did), bench_earlier.c (an earlier run) and bench_out.c (the
+ * tables); knows no flag and no format of weights. */
 #ifndef FORGE_CLI_BENCH_H
 #define FORGE_CLI_BENCH_H
 
@@ -20,25 +21,48 @@ struct bench_test {
     char name[64];    /* "pp512", "tg64", "tg32@d4096", "tg32x8" */
 };
 
+/* What could be done at most, as measured: the largest seen. */
+struct bench_limits {
+    double read_gb_s;
+    double gflop_s[PEAK_KINDS]; /* of each arithmetic that the processor has and that is in use; else 0 */
+};
+
+/* What one operation did in the timed repetitions of a test. */
+struct bench_op {
+    uint64_t calls, bytes, flops;
+    double seconds; /* only with --profile */
+    const char *device;
+};
+
 struct bench_result {
     struct bench_test test;
     double *all; /* [reps] tokens/s over all sequences; owned */
     int reps;
-    double tok_s;         /* their median */
-    double gb_s, gflop_s; /* of the median: what the operations must move and compute */
-    double share;         /* of the nearer one of the two limits */
+    double tok_s, min, max; /* their median, smallest, largest */
+    double gb_s, gflop_s;   /* of the median: what the operations must move and compute */
+    double fill_s;          /* seconds that went into the tokens before those that are timed */
+    struct bench_limits limits; /* around its repetitions */
+    double share;           /* of the nearer one of the two limits; 0 where they are not the device's */
+    struct bench_op ops[OP_COUNT];
 };
+
+enum { BENCH_SAMPLINGS = 3 };
 
 struct bench {
     struct tool *t;
     struct seq *seqs; /* [max_batch]; the first is the tool's own */
     int n_seqs, n_threads;
-    struct limits *limits;
-    double read_gb_s, peak_gflop_s; /* the largest seen so far */
-    double start_ms;
+    struct limits *limits_of; /* what measures them */
+    struct bench_limits limits;
+    enum peak_kind arithmetic; /* of the matrices, the faster one of f32 and this */
+    bool own_memory;           /* a device computes in memory of its own, which has other limits */
+    bool fast;                 /* --math fast */
+    double start_ms, compile_ms; /* loading, and how much of it went into compiling kernels */
+    double sampling_ms[BENCH_SAMPLINGS]; /* one token's, on the host: bench_sampling_name */
     const char *model;
     struct bench_result *results;
     size_t n_results;
+    struct earlier *earlier; /* of --compare; NULL = none */
     int32_t *pages; /* [max_batch, max_pages] of one group after the other, for a step */
     int32_t *ids;   /* [max n] */
 };
@@ -47,7 +71,35 @@ void bench_name(struct bench_test *t);
 /* Warm-up, then `reps` timed runs with the limits measured around them; ERR_CANCELLED after ^C. */
 int bench_run(struct bench *b, const struct bench_test *test, int reps, struct bench_result *out,
               struct err *err);
-void bench_shares(struct bench *b); /* once all is measured */
+/* What choosing a token costs the host where the device does not do it, by the logits of one step. */
+int bench_sampling(struct bench *b, struct err *err);
+const char *bench_sampling_name(int i);
+double bench_median(double *v, int n); /* sorts v */
+
+/* ---- single operations ---- */
+/* Of all instances, since they were opened. */
+void bench_ops_count(const struct bench *b, struct bench_op out[OP_COUNT]);
+/* sum += after - before */
+void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP_COUNT],
+                   const struct bench_op before[OP_COUNT]);
+double bench_peak(const struct bench *b, const struct bench_limits *l); /* of the arithmetic in use */
+const char *bench_peak_name(const struct bench *b, const struct bench_limits *l);
+/* A share of the nearer limit; *reading tells which one that is. */
+double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading);
+void bench_ops_print(const struct bench *b, const struct bench_result *r); /* a table on stderr */
+void bench_ops_json(struct buf *out, const struct bench *b, const struct bench_result *r);
+
+/* ---- an earlier run ---- */
+struct earlier;
+/* A file that bench --json wrote; ERR_FORMAT tells why it is none. */
+int earlier_open(struct earlier **out, const char *path, struct err *err);
+void earlier_free(struct earlier *e);
+double earlier_tok_s(const struct earlier *e, const char *test); /* 0 = the test is not there */
+/* One sentence for each thing that makes the comparison one of different things, as warnings. */
+void earlier_warn(const struct earlier *e, const struct bench *b);
+const char *earlier_path(const struct earlier *e);
+/* "pp512, tg64, ...": its tests, as many as fit */
+const char *earlier_tests(const struct earlier *e, char *out, size_t size);
 
 enum bench_format { BENCH_TEXT, BENCH_JSON, BENCH_CSV, BENCH_MD };
 void bench_print(struct buf *out, const struct bench *b, enum bench_format format);

@@ -1,6 +1,6 @@
 /* Runs one test of bench on the loaded model: prefill through seq.h, decoding
- * of several sequences in one step over forward.h.
- * Owns the clock and the counting; prints nothing and knows no flag. */
+ * of several sequences in one step over forward.h; and the choice of a token.
+ * Owns the clock; prints nothing and knows no flag. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/bench.h"
 #include "cli/out.h"
+#include "run/sampler.h"
 
 void bench_name(struct bench_test *t)
 {
@@ -107,22 +108,21 @@ static int timed_part(struct bench *b, const struct bench_test *t, int64_t n, st
     return 0;
 }
 
-static void add_stats(const struct bench *b, double *bytes, double *flops)
+static double larger(double a, double b)
 {
-    *bytes = *flops = 0;
-    for (int i = 0; i < b->t->l.n_backends; i++)
-        for (int op = 0; op < OP_COUNT; op++) {
-            const struct op_stats *s = op_stats(b->t->l.backends[i], (enum op_id)op);
-            *bytes += (double)s->bytes;
-            *flops += (double)s->flops;
-        }
+    return a > b ? a : b;
 }
 
-static void measure_limits(struct bench *b)
+/* With the threads of the run; the larger counts, so that nothing is flattered by a bad moment. */
+static void measure_limits(struct bench *b, struct bench_limits *l)
 {
-    double read = limits_read(b->limits), peak = limits_flops(b->limits);
-    b->read_gb_s = read > b->read_gb_s ? read : b->read_gb_s;
-    b->peak_gflop_s = peak > b->peak_gflop_s ? peak : b->peak_gflop_s;
+    l->read_gb_s = larger(l->read_gb_s, limits_read(b->limits_of));
+    for (int k = 0; k < PEAK_KINDS; k++)
+        if (k == PEAK_F32 || k == (int)b->arithmetic)
+            l->gflop_s[k] = larger(l->gflop_s[k], limits_flops(b->limits_of, (enum peak_kind)k));
+    b->limits.read_gb_s = larger(b->limits.read_gb_s, l->read_gb_s);
+    for (int k = 0; k < PEAK_KINDS; k++)
+        b->limits.gflop_s[k] = larger(b->limits.gflop_s[k], l->gflop_s[k]);
 }
 
 static int by_value(const void *a, const void *b)
@@ -131,51 +131,114 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *v, int n, double *sorted)
+double bench_median(double *v, int n)
 {
-    memcpy(sorted, v, (size_t)n * sizeof *v);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void summarise(const struct bench *b, struct bench_result *r)
+{
+    double sorted[BENCH_REPS_MAX], bytes = 0, flops = 0, tokens = (double)r->test.n * r->test.batch * r->reps;
+    bool reading;
+    memcpy(sorted, r->all, (size_t)r->reps * sizeof *sorted);
+    r->tok_s = bench_median(sorted, r->reps);
+    r->min = sorted[0];
+    r->max = sorted[r->reps - 1];
+    for (int op = 0; op < OP_COUNT; op++) {
+        bytes += (double)r->ops[op].bytes;
+        flops += (double)r->ops[op].flops;
+    }
+    r->gb_s = bytes / tokens * r->tok_s * 1e-9;
+    r->gflop_s = flops / tokens * r->tok_s * 1e-9;
+    if (!b->own_memory)
+        r->share = bench_share(r->gb_s, r->gflop_s, r->limits.read_gb_s, bench_peak(b, &r->limits), &reading);
 }
 
 int bench_run(struct bench *b, const struct bench_test *t, int reps, struct bench_result *out,
               struct err *err)
 {
-    double sorted[BENCH_REPS_MAX], bytes0, bytes1, flops0, flops1, n_tok = (double)t->n * t->batch;
-    int rc;
+    struct bench_op before[OP_COUNT], after[OP_COUNT];
     *out = (struct bench_result){.test = *t, .all = mem_array((size_t)reps, sizeof *out->all)};
     if (!out->all)
         return err_set(err, ERR_NOMEM, "out of memory");
-    rc = prepare(b, t, err);
+    double start = clock_now();
+    int rc = prepare(b, t, err);
+    out->fill_s = clock_now() - start;
     if (rc == 0) /* the whole prompt has every shape of its chunks; one step is every step's */
         rc = timed_part(b, t, t->kind == BENCH_PREFILL ? t->n : 1, err);
     for (int r = 0; r < reps && rc == 0; r++) {
         rc = prepare(b, t, err);
         if (rc < 0)
             break;
-        measure_limits(b);
-        add_stats(b, &bytes0, &flops0);
-        double start = clock_now();
+        measure_limits(b, &out->limits);
+        bench_ops_count(b, before);
+        start = clock_now();
         rc = timed_part(b, t, t->n, err);
         double seconds = clock_now() - start;
-        add_stats(b, &bytes1, &flops1);
-        measure_limits(b);
-        out->all[out->reps++] = seconds > 0 ? n_tok / seconds : 0;
+        bench_ops_count(b, after);
+        bench_ops_add(out->ops, after, before);
+        measure_limits(b, &out->limits);
+        out->all[out->reps++] = seconds > 0 ? (double)t->n * t->batch / seconds : 0;
     }
-    if (rc == 0) {
-        out->tok_s = median(out->all, reps, sorted);
-        out->gb_s = (bytes1 - bytes0) / n_tok * out->tok_s * 1e-9;
-        out->gflop_s = (flops1 - flops0) / n_tok * out->tok_s * 1e-9;
-    }
+    if (rc == 0)
+        summarise(b, out);
     return rc;
 }
 
-void bench_shares(struct bench *b)
+/* ---- sampling ---- */
+
+static const struct sampling {
+    const char *name;
+    double temp, top_p;
+    int64_t top_k;
+} samplings[BENCH_SAMPLINGS] = {
+    {"greedy", 0, 1, 0},
+    {"temp 1", 1, 1, 0},
+    {"temp 0.8, top-k 40, top-p 0.95", 0.8, 0.95, 40},
+};
+enum { PICKS = 15 };
+
+const char *bench_sampling_name(int i)
 {
-    for (size_t i = 0; i < b->n_results; i++) {
-        struct bench_result *r = &b->results[i];
-        double read = b->read_gb_s > 0 ? r->gb_s / b->read_gb_s : 0;
-        double peak = b->peak_gflop_s > 0 ? r->gflop_s / b->peak_gflop_s : 0;
-        r->share = read > peak ? read : peak;
+    return samplings[i].name;
+}
+
+/* The median of some picks, in milliseconds. */
+static int time_picks(const struct sampling *how, const float *logits, int64_t n_vocab, double *ms, struct err *err)
+{
+    struct sampler_params p;
+    struct sampler *s = NULL;
+    struct sampler_history none = {0};
+    double all[PICKS];
+    sampler_params_init(&p);
+    p.temp = how->temp;
+    p.top_p = how->top_p;
+    p.top_k = how->top_k < n_vocab ? how->top_k : 0;
+    p.seed = 1;
+    int rc = sampler_new(&s, &p, n_vocab, err);
+    for (int i = 0; i < PICKS && rc == 0; i++) {
+        int32_t id;
+        double start = clock_now();
+        rc = sampler_pick(s, logits, &none, 0, (uint64_t)i, &id, err);
+        all[i] = 1e3 * (clock_now() - start);
     }
+    sampler_free(s);
+    *ms = rc == 0 ? bench_median(all, PICKS) : 0;
+    return rc;
+}
+
+int bench_sampling(struct bench *b, struct err *err)
+{
+    int64_t n_vocab = b->t->l.config->n_vocab;
+    float *logits = mem_array((size_t)n_vocab, sizeof *logits);
+    int rc;
+    if (!logits)
+        return err_set(err, ERR_NOMEM, "no memory for the logits of %lld ids", (long long)n_vocab);
+    seq_reset(&b->seqs[0], 0);
+    rc = seq_eval(&b->seqs[0], b->ids, 1, false, logits, NULL, NULL, err);
+    for (int i = 0; i < BENCH_SAMPLINGS && rc == 0; i++)
+        rc = time_picks(&samplings[i], logits, n_vocab, &b->sampling_ms[i], err);
+    free(logits);
+    return rc;
 }

@@ -14,6 +14,7 @@ struct bench_args {
     struct num_list prompt, gen, depth, batch;
     int64_t reps;
     bool json, csv, md;
+    const char *compare;
 };
 
 #define F(field) offsetof(struct bench_args, field)
@@ -31,11 +32,12 @@ static const struct opt opts[] = {
     {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL, "as JSON"},
     {"csv", 0, OPT_FLAG, F(csv), 0, NULL, NULL, NULL, "as CSV"},
     {"md", 0, OPT_FLAG, F(md), 0, NULL, NULL, NULL, "as a Markdown table"},
+    {"compare", 0, OPT_STR, F(compare), 0, "FILE", NULL, NULL,
+     "an earlier run's --json: each test's ratio to it is printed too"},
     {"concurrency", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"server", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"prompts", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"simulate", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"compare", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {0},
 };
 
@@ -90,7 +92,7 @@ static int prepare(struct bench *b, int64_t positions, int batch, struct err *er
             return rc;
     for (int i = 0; i < b->n_seqs; i++)
         b->seqs[i].whole = true;
-    return limits_new(&b->limits, b->n_threads, err);
+    return limits_new(&b->limits_of, b->n_threads, err);
 }
 
 static void finish(struct bench *b)
@@ -103,7 +105,8 @@ static void finish(struct bench *b)
     free(b->seqs);
     free(b->pages);
     free(b->ids);
-    limits_free(b->limits);
+    limits_free(b->limits_of);
+    earlier_free(b->earlier);
 }
 
 static int measure(struct bench *b, const struct bench_test *tests, size_t n, const struct bench_args *a,
@@ -119,12 +122,53 @@ static int measure(struct bench *b, const struct bench_test *tests, size_t n, co
         msg_verbose("%s, %" PRId64 " repetitions", tests[i].name, a->reps);
         rc = bench_run(b, &tests[i], (int)a->reps, &b->results[b->n_results++], &err);
     }
+    if (rc == 0)
+        rc = bench_sampling(b, &err);
     if (rc < 0)
         return msg_fail(rc, err.msg);
-    bench_shares(b);
+    for (size_t i = 0; i < n && b->t->profile->given; i++)
+        bench_ops_print(b, &b->results[i]);
+    if (b->earlier)
+        earlier_warn(b->earlier, b);
     buf_init(&out);
     bench_print(&out, b, a->json ? BENCH_JSON : a->csv ? BENCH_CSV : a->md ? BENCH_MD : BENCH_TEXT);
     return out_buf(&out) ? 0 : EXIT_FAILED;
+}
+
+/* The file of --compare, before time goes into anything: an exit status. */
+static int open_earlier(struct bench *b, const char *path, const struct bench_test *tests, size_t n)
+{
+    struct err err = {0};
+    char there[256];
+    if (!path)
+        return 0;
+    if (earlier_open(&b->earlier, path, &err) < 0)
+        return msg_fail(err.code, err.msg);
+    for (size_t i = 0; i < n; i++)
+        if (earlier_tok_s(b->earlier, tests[i].name) > 0)
+            return 0;
+    err_set(&err, ERR_ARG, "%s has none of the tests asked for (%s%s); it has %s", path, tests[0].name, n > 1 ? ", ..." : "",
+            earlier_tests(b->earlier, there, sizeof there));
+    return msg_fail(err.code, err.msg);
+}
+
+/* What the matrices are multiplied in, and whose limits the device has. */
+static void describe(struct bench *b, const struct common *c)
+{
+    const struct loaded *l = &b->t->l;
+    enum dtype weights = l->model->layers[0].q.dtype;
+    b->fast = c->math == MATH_CHOICE_FAST;
+    b->arithmetic = !b->fast || weights == DTYPE_F32          ? PEAK_F32
+                    : dtype_info(weights)->block_elems > 1 ? PEAK_INT8
+                                                             : PEAK_BF16;
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        b->own_memory |= !caps.host_memory && !caps.shares_host;
+    }
+    b->n_threads = c->threads ? (int)c->threads : thread_count_default();
+    b->start_ms = 1e3 * l->load_s;
+    b->compile_ms = 1e3 * load_compile_s(l);
 }
 
 static int run(void *args, const struct common *c)
@@ -146,12 +190,13 @@ static int run(void *args, const struct common *c)
     positions +=
         largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
     interrupt_catch();
-    char *model = common_model_path(c);
-    int status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;
+    int status = open_earlier(&b, a->compare, tests, n);
+    char *model = status == 0 ? common_model_path(c) : NULL;
+    if (status == 0)
+        status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;
     if (status == 0) {
         b.model = model;
-        b.n_threads = c->threads ? (int)c->threads : thread_count_default();
-        b.start_ms = 1e3 * t.l.load_s;
+        describe(&b, c);
         status = measure(&b, tests, n, a, positions);
     }
     if (b.n_seqs) /* the tool's own sequence moved on in the copy */
@@ -166,7 +211,7 @@ static int run(void *args, const struct common *c)
 const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "Measure tokens per second, and the share of what the machine can do",
-    .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [flags]",
+    .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [--compare FILE] [flags]",
     .notes = "Prefill takes whole steps of --chunk here; the other commands take smaller ones on the CPU, so that no\n"
              "step lasts longer than about a second.",
     .opts = opts,
