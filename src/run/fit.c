@@ -1,6 +1,7 @@
 /* A budget for devices' memory: how many layers fit on each, the rest to the
- * CPU.  Placement stays one mechanism, a list of devices and a split; this only
- * makes the list when the user gave a budget and no split.
+ * CPU; where not one would, with fewer rows in a step.  Placement stays one
+ * mechanism, a list of devices and a split; this only makes the list when the
+ * user gave a budget and no split.
  *
  * Estimates from sizes; what they miss is refused by the device, with the figures.  Knows no weights by name. */
 #include <stdio.h>
@@ -11,11 +12,12 @@
 
 /* What a backend takes beside tensors: weights widened for many rows, parts of attention. */
 enum { SCRATCH = 4 << 20, SCRATCH_LEAST = 3 << 20 };
+enum { ROWS_LEAST = 32 /* of a step: below, a device is no help with a prompt */ };
 
 struct cost {
     uint64_t layer;       /* weights and KV of one */
     uint64_t embed, head; /* head 0: it is the embedding's tensor */
-    uint64_t work;
+    uint64_t work, wanted; /* of a step; wanted: where the head is */
 };
 
 /* Matrices of one row for each token: the first is the embedding, a second one the head. */
@@ -33,7 +35,7 @@ static void find_ends(const struct loaded *l, struct cost *c)
 
 static struct cost find_cost(const struct loaded *l, const struct load_need *need)
 {
-    struct cost c = {.work = need->work + SCRATCH};
+    struct cost c = {.work = need->work - need->wanted + SCRATCH, .wanted = need->wanted};
     uint64_t n = (uint64_t)l->config->n_layers, all = weights_bytes(l->weights), ends;
 
     find_ends(l, &c);
@@ -61,7 +63,7 @@ static bool share_out(const struct loaded *l, const struct cost *c, uint64_t lim
     int64_t left = l->config->n_layers;
 
     for (int i = 0; i < l->n_backends; i++) {
-        uint64_t fixed = c->work + (i == 0 ? c->embed : 0), end = c->head > 0 ? c->head : i > 0 ? c->embed : 0;
+        uint64_t fixed = c->work + (i == 0 ? c->embed : 0), end = c->wanted + (c->head > 0 ? c->head : i > 0 ? c->embed : 0);
         int64_t fit = load_layers_that_fit(limit, fixed, c->layer);
         if (fit >= left) /* the last layer has the head with it */
             fit = load_layers_that_fit(limit, fixed + end, c->layer);
@@ -85,34 +87,53 @@ static void put_list(struct load_fit *out, const struct loaded *l, const int64_t
     }
 }
 
-int load_fit(struct loaded *l, const struct load_params *p, const struct load_need *need, struct load_fit *out,
-             struct err *err)
+/* Where not one layer fits on the first device: half the rows of a step, and half of that, until one does.  Where
+ * none does, back to what was asked for: the device refuses that with its figures, unless the estimate is too careful. */
+static int shorten(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct cost *c,
+                   int64_t *layers, bool *over, struct err *err)
 {
-    const struct cost c = find_cost(l, need);
-    int64_t layers[REGISTRY_MAX_INSTANCES], taken = 0;
-    struct backend *cpu[REGISTRY_MAX_INSTANCES];
-    int n, used = 0;
+    int asked = l->chunk, given = p->chunk, rc = 0;
+    unsigned long long limit = p->backend.mem_limit;
 
-    out->device[0] = '\0';
+    while (rc == 0 && *over && layers[0] == 0 && l->chunk >= 2 * ROWS_LEAST && l->chunk > kv->max_seqs) {
+        p->chunk = l->chunk / 2;
+        rc = load_settle_rows(l, p, kv, need, err);
+        *c = find_cost(l, need);
+        *over = share_out(l, c, p->backend.mem_limit, layers);
+    }
+    if (rc == 0 && *over && layers[0] == 0) {
+        log_msg(LOG_WARN, "%s: one of %lld layers needs some %llu bytes, with steps of %d positions, and %llu may be taken",
+                op_device(l->backends[0]), (long long)l->config->n_layers, (unsigned long long)least(c, 0), l->chunk, limit);
+        p->chunk = given;
+        rc = load_settle_rows(l, p, kv, need, err);
+    } else if (rc == 0 && l->chunk < asked) {
+        log_msg(LOG_INFO, "%s: steps of %d positions instead of %d, so that a layer fits in the %llu bytes that it may take",
+                op_device(l->backends[0]), l->chunk, asked, limit);
+    }
+    return rc;
+}
+
+/* May the list of devices be changed? */
+static bool may_change(const struct loaded *l, const struct load_params *p)
+{
     if (p->backend.mem_limit == 0 || p->split || p->backend.require_device || l->n_backends == REGISTRY_MAX_INSTANCES)
-        return 0;
+        return false;
     for (int i = 0; i < l->n_backends; i++) {
         struct backend_caps caps;
         op_caps(l->backends[i], &caps);
         if (caps.host_memory) /* the CPU is in the list already: who says so says how much, by a split */
-            return 0;
+            return false;
     }
-    if (!share_out(l, &c, p->backend.mem_limit, layers))
-        return 0;
-    while (used < l->n_backends && layers[used] > 0)
-        taken += layers[used++];
-    if (used == 0) { /* not even one: the device refuses it, with its figures, unless the estimate is too careful */
-        log_msg(LOG_WARN, "%s: one of %lld layers needs some %llu bytes, work space for a chunk of %d positions with it, and %llu "
-                "may be taken: a smaller chunk needs less", op_device(l->backends[0]), (long long)l->config->n_layers,
-                (unsigned long long)least(&c, 0), l->chunk, (unsigned long long)p->backend.mem_limit);
-        return 0;
-    }
+    return true;
+}
+
+/* The first `used` of the devices, and the CPU behind them. */
+static int add_cpu(struct loaded *l, const struct load_params *p, int used, struct err *err)
+{
+    struct backend *cpu[REGISTRY_MAX_INSTANCES];
     struct backend_params plain = p->backend;
+    int n;
+
     plain.mem_limit = 0;
     int rc = registry_open("cpu", &plain, cpu, &n, NULL, 0, err);
     if (rc < 0)
@@ -120,10 +141,35 @@ int load_fit(struct loaded *l, const struct load_params *p, const struct load_ne
     while (l->n_backends > used)
         registry_close(l->backends[--l->n_backends]);
     l->backends[l->n_backends++] = cpu[0];
-    put_list(out, l, layers, l->n_backends, l->config->n_layers - taken);
+    return 0;
+}
+
+int load_fit(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct load_fit *out,
+             struct err *err)
+{
+    struct cost c = find_cost(l, need);
+    int64_t layers[REGISTRY_MAX_INSTANCES], n = l->config->n_layers, taken = 0;
+    unsigned long long limit = p->backend.mem_limit;
+    int used = 0;
+
+    out->device[0] = '\0';
+    if (!may_change(l, p))
+        return 0;
+    bool over = share_out(l, &c, p->backend.mem_limit, layers);
+    int rc = shorten(l, p, kv, need, &c, layers, &over, err);
+    if (rc < 0 || !over)
+        return rc;
+    while (used < l->n_backends && layers[used] > 0)
+        taken += layers[used++];
+    if (used == 0)
+        return 0;
+    rc = add_cpu(l, p, used, err);
+    if (rc < 0)
+        return rc;
+    put_list(out, l, layers, l->n_backends, n - taken);
     for (int i = 0; i < used; i++)
         log_msg(LOG_INFO, "%s: %lld of %lld layers fit in the %llu bytes that it may take", op_device(l->backends[i]),
-                (long long)layers[i], (long long)l->config->n_layers, (unsigned long long)p->backend.mem_limit);
-    log_msg(LOG_INFO, "%lld layers stay on the CPU", (long long)(l->config->n_layers - taken));
+                (long long)layers[i], (long long)n, limit);
+    log_msg(LOG_INFO, "%lld layer%s on the CPU", (long long)(n - taken), n - taken == 1 ? " stays" : "s stay");
     return 0;
 }

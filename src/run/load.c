@@ -75,7 +75,7 @@ static const char *figure(char out[32], uint64_t bytes)
     return out;
 }
 
-static void find_need(const struct loaded *l, const struct kv_params *kv, struct load_need *out)
+static void find_need(const struct loaded *l, const struct kv_params *kv, uint64_t wanted, struct load_need *out)
 {
     uint64_t copied = 0, all = weights_bytes(l->weights);
     for (size_t i = 0; i < weights_count(l->weights); i++)
@@ -86,10 +86,27 @@ static void find_need(const struct loaded *l, const struct kv_params *kv, struct
         .copied = copied,
         .kv = kv_bytes(l->config, kv),
         .work = l->work_bytes,
+        .wanted = wanted,
         .n_ctx = kv->n_ctx,
         .max_seqs = kv->max_seqs,
         .kv_wide = kv->dtype == DTYPE_F32,
     };
+}
+
+int load_settle_rows(struct loaded *l, const struct load_params *p, struct kv_params *kv, struct load_need *need,
+                     struct err *err)
+{
+    struct forward_limits limits;
+    int rc = settle_rows(l, p, err);
+    kv->n_ctx = l->n_ctx;
+    kv->chunk = l->chunk;
+    if (rc < 0 || (rc = kv_check(kv, err)) < 0)
+        return rc;
+    make_limits(l, kv, &limits);
+    l->work_bytes = forward_bytes(l->config, &limits);
+    limits.max_want = 0;
+    find_need(l, kv, l->work_bytes - forward_bytes(l->config, &limits), need);
+    return 0;
 }
 
 /* Between other advice: only where there is a smaller type. */
@@ -145,7 +162,8 @@ int load_check_places(const struct load_need *need, const struct load_place *pla
     struct load_need host = {.copied = need->copied};
     for (int i = 0; i < n; i++) {
         const struct load_place *p = &places[i];
-        struct load_need there = {.mapped = part(need->mapped, p->share), .kv = part(need->kv, p->share), .work = need->work};
+        struct load_need there = {.mapped = part(need->mapped, p->share), .kv = part(need->kv, p->share),
+                                  .work = need->work - (i < n - 1 ? need->wanted : 0)};
         if (p->host) {
             host.mapped = add_sat(host.mapped, there.mapped);
             host.kv = add_sat(host.kv, there.kv);
@@ -255,8 +273,8 @@ static bool stopped(void *user)
     return p->progress(p->user, 0, 0) != 0;
 }
 
-static int open_model(struct loaded *l, struct load_params *p, struct load_fit *fit, const struct load_need *need,
-                      struct err *err)
+static int open_model(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_fit *fit,
+                      struct load_need *need, struct err *err)
 {
     double split[REGISTRY_MAX_INSTANCES];
     if (p->progress) {
@@ -266,7 +284,7 @@ static int open_model(struct loaded *l, struct load_params *p, struct load_fit *
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0)
-        rc = load_fit(l, p, need, fit, err);
+        rc = load_fit(l, p, kv, need, fit, err);
     if (rc == 0)
         rc = load_check_math(l, p->backend.math, err);
     if (rc == 0 && fit->device[0] != '\0') {
@@ -333,7 +351,6 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
 {
     double start = clock_now();
     struct kv_params kv = p->kv;
-    struct forward_limits limits;
     struct load_need need;
     struct load_params settled = *p;
     struct load_fit fit;
@@ -343,18 +360,10 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     int rc = open_files(out, p, err);
     if (rc == 0 && !p->no_weights)
         rc = settle_ctx(out, p, err);
-    if (rc == 0 && !p->no_weights)
-        rc = settle_rows(out, p, err);
     if (rc < 0 || p->no_weights)
         goto done;
-    kv.n_ctx = out->n_ctx;
-    kv.chunk = out->chunk;
-    if ((rc = kv_check(&kv, err)) < 0)
-        goto done;
-    make_limits(out, &kv, &limits);
-    out->work_bytes = forward_bytes(out->config, &limits);
-    find_need(out, &kv, &need);
-    if ((rc = check_budget(&need, kv.mem, err)) < 0 || (rc = open_model(out, &settled, &fit, &need, err)) < 0)
+    if ((rc = load_settle_rows(out, &settled, &kv, &need, err)) < 0 || (rc = check_budget(&need, kv.mem, err)) < 0 ||
+        (rc = open_model(out, &settled, &kv, &fit, &need, err)) < 0)
         goto done;
     rc = load_open_rest(out, &kv, err);
     if (rc == 0)

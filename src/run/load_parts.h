@@ -17,7 +17,7 @@ int load_check_tokenizer(const struct model_config *c, const struct tokenizer *t
 /* Bytes that a model needs, all layers together; the workspace is each device's own. */
 struct load_need {
     uint64_t mapped, copied; /* weights: used as they lie in files; copies on the host */
-    uint64_t kv, work;
+    uint64_t kv, work, wanted; /* wanted: the part of work that only the last place has, logits */
     int64_t n_ctx;
     int max_seqs; /* for messages */
     bool kv_wide; /* a smaller type of it exists */
@@ -37,9 +37,13 @@ struct load_fit {
     char device[REGISTRY_MAX_INSTANCES * 24], split[REGISTRY_MAX_INSTANCES * 24];
 };
 /* Where a budget was given and no split: layers that do not fit on the devices go to a CPU instance, which is
- * opened behind them, and `out` is the list and the split of it all; empty = nothing changes. */
-int load_fit(struct loaded *l, const struct load_params *p, const struct load_need *need, struct load_fit *out,
+ * opened behind them, and `out` is the list and the split of it all; empty = nothing changes.  Where not one layer
+ * fits, steps get fewer rows (p->chunk, kv->chunk, need follow) as far as that makes one fit. */
+int load_fit(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct load_fit *out,
              struct err *err);
+/* Rows of a step by p->chunk, and what must be there for them. */
+int load_settle_rows(struct loaded *l, const struct load_params *p, struct kv_params *kv, struct load_need *need,
+                     struct err *err);
 /* Layers of so many bytes beside what is there in any case. */
 int64_t load_layers_that_fit(uint64_t limit, uint64_t fixed, uint64_t layer);
 
