@@ -6,8 +6,9 @@
 #     FORGE=build/forge tests/cl_faults.sh
 #
 # By default a few calls of each function, the codes in turn.  FORGE_SWEEP=calls fails every call once (half an hour),
-# FORGE_SWEEP=all every call with every code (hours).  FORGE_CLFAULT_LIB names a built layer; else CC (default cc)
-# builds it.  Status 77: skipped.
+# FORGE_SWEEP=all every call with every code (hours).  Of a function called more often than FORGE_SWEEP_MOST (300)
+# so many calls are taken, evenly spread: kernels' arguments, of which warm-up sets the same thousands of times.
+# FORGE_CLFAULT_LIB names a built layer; else CC (default cc) builds it.  Status 77: skipped.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FORGE=${FORGE:-./forge}
@@ -37,6 +38,8 @@ failed=0
 runs=0
 recovered=0
 sweep=${FORGE_SWEEP:-few}
+most=${FORGE_SWEEP_MOST:-300}
+limit=$((300 * ${CK_TIMEOUT_MULTIPLIER:-1})) # seconds of one run: it hangs
 device=opencl
 
 # run NAME=VALUE... -- FLAGS: one generation below the layer; its status in rc
@@ -48,7 +51,7 @@ run() {
     done
     shift
     # shellcheck disable=SC2086 # a list of settings without blanks
-    env OPENCL_LAYERS="$layer" $vars timeout 300 "$FORGE" generate --device "$device" -p Hello -n 3 "$@" \
+    env OPENCL_LAYERS="$layer" $vars timeout "$limit" "$FORGE" generate --device "$device" -p Hello -n 3 "$@" \
         >"$tmp/out" 2>"$tmp/err" </dev/null
     rc=$?
 }
@@ -92,7 +95,7 @@ sweep() {
         *) named=yes ;;
         esac
         few=4
-        [ "$sweep" = few ] || few=$calls
+        [ "$sweep" = few ] || few=$most
         step=$(((calls + few - 1) / few))
         i=1
         while [ "$i" -le "$calls" ]; do
@@ -172,6 +175,41 @@ ok "launches over 4000 work-items fail: text" cmp -s "$tmp/want" "$tmp/out"
 ok "launches over 4000 work-items fail: told" grep -q 'at most .* rows from now on' "$tmp/err"
 run FORGE_CLBIG=100 -- --no-selftest -p "$long"
 ok "launches over 100 work-items fail" error_again -5
+
+# ---- CLBlast: what it refuses or computes wrongly is computed by own kernels ----
+cp "$tmp/good" "$tmp/hello"
+cp "$tmp/want" "$tmp/good"
+blast="--no-selftest --gemm clblast -v"
+by_blast='^forge: ran on.*+clblast: linear'
+# shellcheck disable=SC2086 # a list of flags
+run -- $blast -p "$long"
+if [ "$rc" -eq 0 ] && grep -q "$by_blast" "$tmp/err"; then
+    ok "CLBlast: text" good_and "$by_blast"
+    # shellcheck disable=SC2086
+    run FORGE_CLCOUNT="$tmp/all" -- $blast -p "$long"
+    # what it calls itself, and what only its check does
+    grep -E '^(clCreateBuffer|clCreateKernel|clCreateProgram.*|clBuildProgram|clSetKernelArg|clFinish|clEnqueue.*) ' \
+        "$tmp/all" >"$tmp/counts"
+    # shellcheck disable=SC2086
+    sweep $blast -p "$long"
+    # Every launch from one on: the first are warm-up's, the last those of steps whose classes are settled.
+    launches=$(sed -n 's/^clEnqueueNDRangeKernel //p' "$tmp/all")
+    for tenth in 1 3 5 7 9; do
+        # shellcheck disable=SC2086
+        run FORGE_CLFAULT="clEnqueueNDRangeKernel:$((launches * tenth / 10))+:-5" -- $blast -p "$long"
+        ok "CLBlast, every launch from $tenth tenths on" error_again -5
+    done
+    # shellcheck disable=SC2086
+    run FORGE_CLSKIP=Xgemm,XgemmDirectNN,XgemmDirectNT,XgemmDirectTN,XgemmDirectTT -- $blast -p "$long"
+    ok "CLBlast computes wrongly" good_and 'CLBlast is not used for .*its result is wrong'
+    ok "CLBlast computes wrongly" good_without "$by_blast"
+    # shellcheck disable=SC2086
+    run FORGE_CLBIG=4000 -- $blast -p "$long"
+    ok "CLBlast, launches over 4000 work-items fail" good_and 'CLBlast is not used for\|rows from now on'
+else
+    echo "note: CLBlast is not in this build"
+fi
+cp "$tmp/hello" "$tmp/good"
 
 # ---- several devices ----
 launch=clEnqueueNDRangeKernel

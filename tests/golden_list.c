@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -70,4 +71,32 @@ bool golden_list(struct golden **out, size_t *n)
     *out = l.v;
     *n = l.n;
     return ok;
+}
+
+/* Does a blank-separated word of `words` stand in `path`? */
+static bool is_named(const char *path, const char *words)
+{
+    char word[128];
+
+    for (size_t len; *(words += strspn(words, " ")) != '\0'; words += len) {
+        len = strcspn(words, " ");
+        snprintf(word, sizeof word, "%.*s", (int)len, words);
+        if (strstr(path, word) != NULL)
+            return true;
+    }
+    return false;
+}
+
+size_t golden_choose(struct golden *list, size_t n, const char *words)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct golden g = list[i];
+        if (!is_named(g.file, words))
+            continue;
+        list[i] = list[kept];
+        list[kept++] = g;
+    }
+    return kept;
 }

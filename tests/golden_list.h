@@ -16,4 +16,7 @@ struct golden {
  * stderr.  Freed by free(). */
 bool golden_list(struct golden **out, size_t *n);
 
+/* Those whose file holds one of the words (blanks between) in its path move to the front; their number. */
+size_t golden_choose(struct golden *list, size_t n, const char *words);
+
 #endif

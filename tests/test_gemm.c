@@ -1,6 +1,7 @@
 /* Matrix products by CLBlast: the contract of the wrapper, operations against
  * the reference, who is chosen, the check of its results and what happens when
- * that fails, whole golden models.
+ * that fails, whole golden models (FORGE_TEST_MODELS, words with blanks between:
+ * those whose path holds one; "golden": all).
  *
  * OpenCL hangs in a child of a process that has touched it: each test opens its
  * own device in its own process and main touches none. */
@@ -12,6 +13,7 @@
 #include <math.h>
 
 #include "tests/gemm_kit.h"
+#include "tests/golden_list.h"
 #include "tests/model_util.h"
 
 /* ---- the wrapper's contract ---- */
@@ -363,13 +365,12 @@ START_TEST(not_finite)
 END_TEST
 
 /* ---- whole models ---- */
-static const char *const models[] = {"gemma3",  "llama", "llama-sharded", "llama3-rope",  "mistral", "phi3",
-                                     "qwen2",   "qwen3", "qwen3-moe",     "qwen3-untied", "smollm"};
+static struct golden *goldens; /* those of FORGE_TEST_MODELS first */
 
-static const char *beside(const char *file)
+static const char *beside(const char *expected, const char *file)
 {
     static char path[256];
-    snprintf(path, sizeof path, "golden/expected/%s", file);
+    snprintf(path, sizeof path, "%.*s/%s", (int)(strrchr(expected, '/') - expected), expected, file);
     return path;
 }
 
@@ -382,7 +383,7 @@ static int32_t argmax(const float *x, size_t n)
 }
 
 /* Greedy ids as expected; logits within 1e-3 of the largest one. */
-static void check_prompt(struct test_model *t, const cJSON *p, const double *want)
+static void check_prompt(struct test_model *t, const char *file, const cJSON *p, const double *want)
 {
     size_t n, n_greedy, n_vocab = (size_t)test_model_vocab(t);
     int32_t *ids = test_ids(json_get(p, "ids"), &n), *greedy = test_ids(json_get(p, "greedy"), &n_greedy), got[64];
@@ -391,12 +392,13 @@ static void check_prompt(struct test_model *t, const cJSON *p, const double *wan
 
     test_model_run(t, 0, ids, (int)n, 0, 0, logits);
     for (size_t i = 0; i < n_vocab; i++)
-        test_that(fabs((double)last[i] - want[i]) <= bound, "%d ids, logit %zu: %g instead of %g", (int)n,
-                  i, (double)last[i], want[i]);
+        test_that(fabs((double)last[i] - want[i]) <= bound, "%s, %d ids, logit %zu: %g instead of %g",
+                  file, (int)n, i, (double)last[i], want[i]);
     got[0] = argmax(last, n_vocab);
     test_model_greedy(t, 0, &got[0], (int)n, got + 1, (int)n_greedy - 1);
     for (size_t i = 0; i < n_greedy; i++)
-        test_that(got[i] == greedy[i], "%d ids, greedy step %zu: %d instead of %d", (int)n, i, got[i], greedy[i]);
+        test_that(got[i] == greedy[i], "%s, %d ids, greedy step %zu: %d instead of %d", file, (int)n, i, got[i],
+                  greedy[i]);
     free(logits);
     free(ids);
     free(greedy);
@@ -404,24 +406,24 @@ static void check_prompt(struct test_model *t, const cJSON *p, const double *wan
 
 START_TEST(golden)
 {
+    const struct golden *g = &goldens[_i];
     const struct test_model_options o = {.device = "opencl", .gemm = GEMM_KERNELS_CLBLAST};
     struct test_model t;
     struct err err = {0};
     struct npy want;
-    char name[96];
+    char name[128];
 
-    snprintf(name, sizeof name, "golden/models/%s", models[_i]);
-    if (test_model_open(&t, test_path(name), &o, &err) != 0) {
+    if (test_model_open(&t, test_path(g->file), &o, &err) != 0) {
         ck_assert_msg(err.code == ERR_DEVICE, "%s", err.msg);
         test_skip(err.msg);
         return;
     }
-    snprintf(name, sizeof name, "golden/expected/%s.json", models[_i]);
+    snprintf(name, sizeof name, "%s.json", g->expected);
     cJSON *expected = test_json(name);
-    test_npy(&want, beside(json_get(expected, "logits_f64")->valuestring));
+    test_npy(&want, beside(g->expected, json_get(expected, "logits_f64")->valuestring));
     size_t at_prompt = 0;
     for (const cJSON *p = json_get(expected, "prompts")->child; p; p = p->next, at_prompt++)
-        check_prompt(&t, p, want.d + at_prompt * want.shape[1]);
+        check_prompt(&t, g->file, p, want.d + at_prompt * want.shape[1]);
     ck_assert(by_clblast(t.be[0]));
     test_npy_free(&want);
     cJSON_Delete(expected);
@@ -467,8 +469,17 @@ int main(void)
     tcase_add_test(t, falls_back);
     tcase_add_test(t, no_memory_for_a_tile);
     tcase_add_test(t, not_finite);
-    tcase_add_loop_test(t, golden, 0, (int)(sizeof models / sizeof *models));
+    const char *words = getenv("FORGE_TEST_MODELS");
+    size_t n;
+    if (!golden_list(&goldens, &n))
+        return EXIT_FAILURE;
+    n = golden_choose(goldens, n, words != NULL ? words : "golden/models/");
+    tcase_add_loop_test(t, golden, 0, (int)n);
 #endif
     suite_add_tcase(s, t);
-    return test_main(s);
+    int rc = test_main(s);
+#ifdef HAVE_CLBLAST
+    free(goldens);
+#endif
+    return rc;
 }

@@ -3,7 +3,9 @@
  * every layer between two devices it stays the same.
  *
  * FORGE_TEST_MODELS, words with blanks between, takes the models whose path holds one of them ("golden": all);
- * without it some of each kind are taken; FORGE_TEST_ONE_DEVICE=1 and FORGE_TEST_TWO_DEVICES=1 run one half.  The device is the environment's.  OpenCL hangs in a child of a process that has touched it: main touches none. */
+ * without it some of each kind are taken; FORGE_TEST_PROMPT is the longest prompt (slow devices);
+ * FORGE_TEST_ONE_DEVICE=1 and FORGE_TEST_TWO_DEVICES=1 run one half.  The device is the environment's.  OpenCL
+ * hangs in a child of a process that has touched it: main touches none. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -20,9 +22,9 @@
 
 static struct golden *goldens;
 static size_t n_goldens;
-static size_t *chosen, n_chosen; /* those of FORGE_TEST_MODELS */
 
-enum { STEPS = 3, PROMPT_MAX = 24 };
+enum { STEPS = 3 };
+static size_t prompt_max = 70; /* a second chunk of attention, CLBlast's rows, the tiles of every kernel */
 
 /* Logits of the whole prompt and of some greedy steps behind it, [n, vocab]. */
 struct result {
@@ -39,12 +41,37 @@ static int32_t argmax(const float *x, size_t n)
     return (int32_t)best;
 }
 
-/* The model's first prompt; false after a skip, when there is no such device. */
-static bool run(struct result *out, const struct golden *g, const struct test_model_options *o)
+/* The longest prompt of at most prompt_max ids (else the start of one), as many as there are in *n. */
+static int32_t *prompt_of(const struct golden *g, size_t *n)
+{
+    char name[128];
+    int32_t *best = NULL;
+
+    snprintf(name, sizeof name, "%s.json", g->expected);
+    cJSON *expected = test_json(name);
+    *n = 0;
+    for (const cJSON *p = json_get(expected, "prompts")->child; p; p = p->next) {
+        size_t len;
+        int32_t *ids = test_ids(json_get(p, "ids"), &len);
+        len = len < prompt_max ? len : prompt_max;
+        if (len > *n) {
+            free(best);
+            best = ids;
+            *n = len;
+        } else {
+            free(ids);
+        }
+    }
+    cJSON_Delete(expected);
+    ck_assert_uint_gt(*n, 0);
+    return best;
+}
+
+/* A prompt in pieces of `chunk` (0 = whole) and the steps behind it; false after a skip, when there is no such device. */
+static bool run(struct result *out, const struct golden *g, const struct test_model_options *o, int chunk)
 {
     struct test_model t;
     struct err err = {0};
-    char name[128];
     size_t n;
     int rc = test_model_open(&t, test_path(g->file), o, &err);
 
@@ -54,20 +81,16 @@ static bool run(struct result *out, const struct golden *g, const struct test_mo
         return false;
     }
     ck_assert_msg(rc == 0, "%s on %s: %s", g->file, o->device, err.msg);
-    snprintf(name, sizeof name, "%s.json", g->expected);
-    cJSON *expected = test_json(name);
-    int32_t *ids = test_ids(json_get(json_get(expected, "prompts")->child, "ids"), &n);
-    n = n < PROMPT_MAX ? n : PROMPT_MAX;
+    int32_t *ids = prompt_of(g, &n);
     *out = (struct result){.n = n + STEPS, .vocab = (size_t)test_model_vocab(&t)};
     out->logits = mem_array(out->n * out->vocab, sizeof(float));
     ck_assert_ptr_nonnull(out->logits);
-    test_model_run(&t, 0, ids, (int)n, 0, 0, out->logits);
+    test_model_run(&t, 0, ids, (int)n, 0, chunk, out->logits);
     for (size_t i = 0; i < STEPS; i++) {
         out->ids[i] = argmax(out->logits + (n + i - 1) * out->vocab, out->vocab);
         test_model_run(&t, 0, &out->ids[i], 1, (int)(n + i), 0, out->logits + (n + i) * out->vocab);
     }
     free(ids);
-    cJSON_Delete(expected);
     test_model_close(&t);
     return true;
 }
@@ -97,39 +120,41 @@ static void check_near(const struct result *want, const struct result *got, cons
                       got->ids[i], want->ids[i]);
 }
 
-/* Ways of the device to run a model, and whether the bits must be those of cpu. */
+/* Ways of the device to run a model, pieces of the prompt (0 = whole), and whether the bits must be those of cpu,
+ * which has the prompt whole and the cache in one page. */
 static const struct way {
     const char *kernels;
     bool deterministic;
     enum dtype kv;
+    int chunk, page_size;
     bool bits;
 } ways[] = {
-    {"cpu", false, DTYPE_F32, true},
-    {"cpu", true, DTYPE_F16, true},
-    {"gpu", true, DTYPE_F32, true},
-    {"gpu", true, DTYPE_F16, true},
-    {"gpu", false, DTYPE_F32, false},
+    {"cpu", false, DTYPE_F32, 0, 16, true},  {"cpu", false, DTYPE_F32, 7, 0, true},
+    {"cpu", true, DTYPE_F16, 32, 1, true},   {"gpu", true, DTYPE_F32, 0, 16, true},
+    {"gpu", true, DTYPE_F32, 7, 0, true},    {"gpu", true, DTYPE_F16, 32, 1, true},
+    {"gpu", false, DTYPE_F32, 0, 16, false},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 START_TEST(on_device)
 {
-    const struct golden *g = &goldens[chosen[_i / N_WAYS]];
+    const struct golden *g = &goldens[_i / N_WAYS];
     const struct way *w = &ways[_i % N_WAYS];
     struct test_model_options cpu = {.device = "cpu", .kv = w->kv},
                               cl = {.device = "opencl",
                                     .kv = w->kv,
+                                    .page_size = w->page_size,
                                     .kernels = w->kernels,
                                     .deterministic = w->deterministic,
                                     .kernel_cache = getenv("FORGE_TEST_KERNELS")};
     struct result want, got;
     char what[256];
 
-    if (!run(&got, g, &cl))
+    if (!run(&got, g, &cl, w->chunk))
         return;
-    ck_assert(run(&want, g, &cpu));
-    snprintf(what, sizeof what, "%s, family %s%s, pages %s", g->file, w->kernels,
-             w->deterministic ? ", deterministic" : "", dtype_info(w->kv)->name);
+    ck_assert(run(&want, g, &cpu, 0));
+    snprintf(what, sizeof what, "%s, family %s%s, pages %s of %d, chunk %d", g->file, w->kernels,
+             w->deterministic ? ", deterministic" : "", dtype_info(w->kv)->name, w->page_size, w->chunk);
     if (w->bits)
         check_bits(&want, &got, what);
     else
@@ -193,11 +218,11 @@ START_TEST(cut_at_every_layer)
         }
     }
     int64_t n_layers = layers_of(g);
-    ck_assert(run(&want, g, &cpu));
+    ck_assert(run(&want, g, &cpu, 0));
     for (int64_t at = 0; at <= n_layers; at++) {
         double split[2] = {(double)at, (double)(n_layers - at)};
         two.split = split;
-        if (!run(&got, g, &two))
+        if (!run(&got, g, &two, 0))
             break;
         snprintf(what, sizeof what, "%s on %s, %d layers of %d on the first", g->file, devices, (int)at,
                  (int)n_layers);
@@ -208,38 +233,17 @@ START_TEST(cut_at_every_layer)
 }
 END_TEST
 
-/* Does a blank-separated word of `words` stand in `path`? */
-static bool is_named(const char *path, const char *words)
-{
-    char word[128];
-
-    for (size_t len; *(words += strspn(words, " ")) != '\0'; words += len) {
-        len = strcspn(words, " ");
-        snprintf(word, sizeof word, "%.*s", (int)len, words);
-        if (strstr(path, word) != NULL)
-            return true;
-    }
-    return false;
-}
-
-/* Keeps of the list what FORGE_TEST_MODELS names; false: no memory. */
-static bool choose(void)
-{
-    const char *words = getenv("FORGE_TEST_MODELS");
-
-    if (words == NULL)
-        words = "golden/models/gemma3 golden/models/qwen3-moe golden/models/qwen2 qwen3-book/ qwen3-q8_0 wide-q4_k.gguf";
-    chosen = mem_array(n_goldens, sizeof *chosen);
-    for (size_t i = 0; chosen != NULL && i < n_goldens; i++)
-        if (is_named(goldens[i].file, words))
-            chosen[n_chosen++] = i;
-    return chosen != NULL;
-}
-
 int main(void)
 {
-    if (!golden_list(&goldens, &n_goldens) || !choose())
+    const char *words = getenv("FORGE_TEST_MODELS"), *prompt = getenv("FORGE_TEST_PROMPT");
+
+    if (!golden_list(&goldens, &n_goldens))
         return EXIT_FAILURE;
+    if (words == NULL)
+        words = "golden/models/gemma3 golden/models/qwen3-moe golden/models/qwen2 qwen3-book/ qwen3-q8_0 wide-q4_k.gguf";
+    size_t n_chosen = golden_choose(goldens, n_goldens, words);
+    if (prompt != NULL)
+        prompt_max = (size_t)strtoul(prompt, NULL, 10);
     Suite *s = suite_create("opencl model");
     TCase *one = tcase_create("one device"), *two = tcase_create("two devices");
     bool one_only = getenv("FORGE_TEST_ONE_DEVICE") != NULL, two_only = getenv("FORGE_TEST_TWO_DEVICES") != NULL;
@@ -251,7 +255,6 @@ int main(void)
     suite_add_tcase(s, one);
     suite_add_tcase(s, two);
     int rc = test_main(s);
-    free(chosen);
     free(goldens);
     return rc;
 }
