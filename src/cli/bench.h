@@ -21,12 +21,6 @@ struct bench_test {
     char name[64];    /* "pp512", "tg64", "tg32@d4096", "tg32x8" */
 };
 
-/* What could be done at most, as measured: the largest seen. */
-struct bench_limits {
-    double read_gb_s;
-    double gflop_s[PEAK_KINDS]; /* of each arithmetic that the processor has and that is in use; else 0 */
-};
-
 /* What one operation did in the timed repetitions of a test. */
 struct bench_op {
     uint64_t calls, bytes, flops;
@@ -41,7 +35,7 @@ struct bench_result {
     double tok_s, min, max; /* their median, smallest, largest */
     double gb_s, gflop_s;   /* of the median: what the operations must move and compute */
     double fill_s;          /* seconds that went into the tokens before those that are timed */
-    struct bench_limits limits; /* around its repetitions */
+    struct limits_found limits; /* the largest around its repetitions */
     double share;           /* of the nearer one of the two limits; 0 where they are not the device's */
     struct bench_op ops[OP_COUNT];
 };
@@ -53,7 +47,7 @@ struct bench {
     struct seq *seqs; /* [max_batch]; the first is the tool's own */
     int n_seqs, n_threads;
     struct limits *limits_of; /* what measures them */
-    struct bench_limits limits;
+    struct limits_found limits; /* the largest of all */
     enum peak_kind arithmetic; /* of the matrices, the faster one of f32 and this */
     bool own_memory;           /* a device computes in memory of its own, which has other limits */
     bool fast;                 /* --math fast */
@@ -82,8 +76,8 @@ void bench_ops_count(const struct bench *b, struct bench_op out[OP_COUNT]);
 /* sum += after - before */
 void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP_COUNT],
                    const struct bench_op before[OP_COUNT]);
-double bench_peak(const struct bench *b, const struct bench_limits *l); /* of the arithmetic in use */
-const char *bench_peak_name(const struct bench *b, const struct bench_limits *l);
+double bench_peak(const struct bench *b, const struct limits_found *l); /* of the arithmetic in use */
+const char *bench_peak_name(const struct bench *b, const struct limits_found *l);
 /* A share of the nearer limit; *reading tells which one that is. */
 double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading);
 void bench_ops_print(const struct bench *b, const struct bench_result *r); /* a table on stderr */

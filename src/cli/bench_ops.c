@@ -38,17 +38,17 @@ void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP
 /* ---- limits ---- */
 
 /* A processor may have dot products that are no faster than f32: the faster way counts. */
-static enum peak_kind peak_kind(const struct bench *b, const struct bench_limits *l)
+static enum peak_kind peak_kind(const struct bench *b, const struct limits_found *l)
 {
     return l->gflop_s[b->arithmetic] > l->gflop_s[PEAK_F32] ? b->arithmetic : PEAK_F32;
 }
 
-double bench_peak(const struct bench *b, const struct bench_limits *l)
+double bench_peak(const struct bench *b, const struct limits_found *l)
 {
     return l->gflop_s[peak_kind(b, l)];
 }
 
-const char *bench_peak_name(const struct bench *b, const struct bench_limits *l)
+const char *bench_peak_name(const struct bench *b, const struct limits_found *l)
 {
     const struct peak *p = peak_find(peak_kind(b, l));
     return p ? p->name : "f32";

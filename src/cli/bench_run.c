@@ -108,21 +108,10 @@ static int timed_part(struct bench *b, const struct bench_test *t, int64_t n, st
     return 0;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* With the threads of the run; the larger counts, so that nothing is flattered by a bad moment. */
-static void measure_limits(struct bench *b, struct bench_limits *l)
+static int measure_limits(struct bench *b, struct limits_found *around, struct err *err)
 {
-    l->read_gb_s = larger(l->read_gb_s, limits_read(b->limits_of));
-    for (int k = 0; k < PEAK_KINDS; k++)
-        if (k == PEAK_F32 || k == (int)b->arithmetic)
-            l->gflop_s[k] = larger(l->gflop_s[k], limits_flops(b->limits_of, (enum peak_kind)k));
-    b->limits.read_gb_s = larger(b->limits.read_gb_s, l->read_gb_s);
-    for (int k = 0; k < PEAK_KINDS; k++)
-        b->limits.gflop_s[k] = larger(b->limits.gflop_s[k], l->gflop_s[k]);
+    return limits_measure(b->limits_of, 1u << PEAK_F32 | 1u << b->arithmetic, around, err);
 }
 
 static int by_value(const void *a, const void *b)
@@ -169,20 +158,23 @@ int bench_run(struct bench *b, const struct bench_test *t, int reps, struct benc
         rc = timed_part(b, t, t->kind == BENCH_PREFILL ? t->n : 1, err);
     for (int r = 0; r < reps && rc == 0; r++) {
         rc = prepare(b, t, err);
+        if (rc == 0)
+            rc = measure_limits(b, &out->limits, err);
         if (rc < 0)
             break;
-        measure_limits(b, &out->limits);
         bench_ops_count(b, before);
         start = clock_now();
         rc = timed_part(b, t, t->n, err);
         double seconds = clock_now() - start;
         bench_ops_count(b, after);
         bench_ops_add(out->ops, after, before);
-        measure_limits(b, &out->limits);
         out->all[out->reps++] = seconds > 0 ? (double)t->n * t->batch / seconds : 0;
+        if (rc == 0)
+            rc = measure_limits(b, &out->limits, err);
     }
     if (rc == 0)
         summarise(b, out);
+    limits_add(&b->limits, &out->limits);
     return rc;
 }
 

@@ -92,7 +92,7 @@ static int prepare(struct bench *b, int64_t positions, int batch, struct err *er
             return rc;
     for (int i = 0; i < b->n_seqs; i++)
         b->seqs[i].whole = true;
-    return limits_new(&b->limits_of, b->n_threads, err);
+    return 0;
 }
 
 static void finish(struct bench *b)
@@ -152,6 +152,14 @@ static int open_earlier(struct bench *b, const char *path, const struct bench_te
     return msg_fail(err.code, err.msg);
 }
 
+/* Before anything else starts threads: an exit status. */
+static int open_limits(struct bench *b, const struct common *c)
+{
+    struct err err = {0};
+    b->n_threads = c->threads ? (int)c->threads : thread_count_default();
+    return limits_new(&b->limits_of, b->n_threads, &err) < 0 ? msg_fail(err.code, err.msg) : 0;
+}
+
 /* What the matrices are multiplied in, and whose limits the device has. */
 static void describe(struct bench *b, const struct common *c)
 {
@@ -166,7 +174,6 @@ static void describe(struct bench *b, const struct common *c)
         op_caps(l->backends[i], &caps);
         b->own_memory |= !caps.host_memory && !caps.shares_host;
     }
-    b->n_threads = c->threads ? (int)c->threads : thread_count_default();
     b->start_ms = 1e3 * l->load_s;
     b->compile_ms = 1e3 * load_compile_s(l);
 }
@@ -189,8 +196,10 @@ static int run(void *args, const struct common *c)
     int64_t positions = largest(&a->depth) + largest(&a->prompt) + largest(&a->gen);
     positions +=
         largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
-    interrupt_catch();
     int status = open_earlier(&b, a->compare, tests, n);
+    if (status == 0)
+        status = open_limits(&b, c);
+    interrupt_catch();
     char *model = status == 0 ? common_model_path(c) : NULL;
     if (status == 0)
         status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;

@@ -1,11 +1,18 @@
-/* The limits of the machine, measured over threads.
+/* The limits of the machine, measured over threads in a child process that
+ * answers requests over two pipes until its side of one is closed.
  * Owns the memory that is read, the threads and the clock; how one thread
  * computes and reads is a matter of instruction sets and lies with them. */
 #include "cli/limits.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -18,6 +25,12 @@
 #define PEAK_STEPS 200000
 
 struct limits {
+    pid_t child;
+    int ask, answer; /* our ends of the pipes */
+};
+
+/* What the child works with. */
+struct meter {
     struct pool *pool;
     uint64_t *data; /* [n_words] */
     size_t n_words;
@@ -42,7 +55,7 @@ static void run_peak(void *arg, int thread, int n_threads)
         job->sink = sum;
 }
 
-double limits_flops(struct limits *l, enum peak_kind kind)
+static double measure_peak(struct meter *l, enum peak_kind kind)
 {
     struct peak_job job = {.peak = peak_find(kind)};
     double best = 0, start = clock_now();
@@ -66,7 +79,7 @@ struct slice {
     size_t n;
 };
 
-static struct slice slice_of(const struct limits *l, int thread, int n_threads)
+static struct slice slice_of(const struct meter *l, int thread, int n_threads)
 {
     size_t words = BLOCK / sizeof *l->data, blocks = l->n_words / words;
     size_t from = blocks * (size_t)thread / (size_t)n_threads,
@@ -93,7 +106,7 @@ enum { N_PATTERNS = sizeof patterns / sizeof *patterns };
 /* A thread that has read its own part helps the others: what is measured is the memory, not how late
  * one thread was woken. */
 struct read_job {
-    const struct limits *l;
+    const struct meter *l;
     const struct pattern *pattern;
     volatile uint64_t sink;
 };
@@ -114,9 +127,9 @@ static void run_read(void *arg, int thread, int n_threads)
         job->sink = all;
 }
 
-double limits_read(struct limits *l)
+static double measure_read(struct meter *l)
 {
-    double best = 0;
+    double best = 0, bytes = (double)(l->n_words * sizeof *l->data);
     for (int i = 0; i < N_PATTERNS; i++) {
         struct read_job job = {.l = l, .pattern = &patterns[i]};
         for (int k = 0; k < pool_size(l->pool); k++)
@@ -124,45 +137,121 @@ double limits_read(struct limits *l)
         double t = clock_now();
         pool_run(l->pool, run_read, &job);
         t = clock_now() - t;
-        if (t > 0 && limits_read_bytes(l) / t > best)
-            best = limits_read_bytes(l) / t;
+        if (t > 0 && bytes / t > best)
+            best = bytes / t;
     }
     return best * 1e-9;
 }
 
-double limits_read_bytes(const struct limits *l)
+static void meter_close(struct meter *l)
 {
-    return (double)(l->n_words * sizeof *l->data);
+    pool_free(l->pool);
+    free(l->data);
+    free(l->next);
 }
 
-int limits_new(struct limits **out, int n_threads, struct err *err)
+static int meter_open(struct meter *l, int n_threads, struct err *err)
 {
     uint64_t available = mem_available();
     size_t bytes =
         available && available / 4 < READ_BYTES ? (size_t)(available / 4) / BLOCK * BLOCK : READ_BYTES;
-    struct limits *l = mem_array(1, sizeof *l);
-    *out = NULL;
-    if (!l)
-        return err_set(err, ERR_NOMEM, "out of memory");
+    *l = (struct meter){.read = peak_read()};
     int rc = pool_new(&l->pool, n_threads, err);
     if (rc < 0)
-        goto fail;
-    l->read = peak_read();
+        return rc;
     l->next = mem_array((size_t)n_threads, sizeof *l->next);
     l->data = mem_aligned(HUGE_PAGE, bytes);
     l->n_words = bytes / sizeof *l->data;
-    if (!l->data || !l->next) {
-        rc = err_set(err, ERR_NOMEM, "no memory for measuring the read limit: %zu bytes", bytes);
-        goto fail;
-    }
+    if (!l->data || !l->next)
+        return err_set(err, ERR_NOMEM, "no memory for measuring the read limit: %zu bytes", bytes);
 #ifdef MADV_HUGEPAGE
     madvise(l->data, bytes, MADV_HUGEPAGE); /* fewer translations to look up; no harm where it is refused */
 #endif
     pool_run(l->pool, fill, l);
-    *out = l;
     return 0;
-fail:
-    limits_free(l);
+}
+
+/* ---- the child, and how it is talked to ---- */
+
+struct reply {
+    struct limits_found found;
+    struct err err; /* code 0 = none */
+};
+
+static bool transfer(int fd, void *data, size_t size, bool out)
+{
+    for (size_t done = 0; done < size;) {
+        char *at = (char *)data + done;
+        ssize_t n = out ? write(fd, at, size - done) : read(fd, at, size - done);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Answers once it is ready, then each request, until nobody asks any more. */
+static void serve(int asked, int answer, int n_threads)
+{
+    struct meter m;
+    struct reply r = {0};
+    unsigned kinds;
+    signal(SIGINT, SIG_IGN); /* the benchmark ends, and this with it */
+    meter_open(&m, n_threads, &r.err);
+    while (transfer(answer, &r, sizeof r, true) && r.err.code == 0 && transfer(asked, &kinds, sizeof kinds, false)) {
+        r.found = (struct limits_found){.read_gb_s = measure_read(&m)};
+        for (int k = 0; k < PEAK_KINDS; k++)
+            r.found.gflop_s[k] = kinds & 1u << k ? measure_peak(&m, (enum peak_kind)k) : 0;
+    }
+    meter_close(&m);
+}
+
+static int receive(const struct limits *l, struct reply *r, struct err *err)
+{
+    if (!transfer(l->answer, r, sizeof *r, false))
+        return err_set(err, ERR_IO, "the process that measures this machine's limits has ended");
+    if (r->err.code != 0)
+        *err = r->err;
+    return r->err.code;
+}
+
+static int start(struct limits *l, int n_threads, struct err *err)
+{
+    int to[2] = {-1, -1}, from[2] = {-1, -1};
+    if (pipe(to) == 0 && pipe(from) == 0)
+        l->child = fork();
+    if (l->child == 0) {
+        close(to[1]);
+        close(from[0]);
+        serve(to[0], from[1], n_threads);
+        _exit(0);
+    }
+    l->ask = to[1];
+    l->answer = from[0];
+    if (to[0] >= 0)
+        close(to[0]);
+    if (from[1] >= 0)
+        close(from[1]);
+    return l->child > 0 ? 0
+                        : err_set(err, ERR_IO, "no process can be started that measures this machine's limits: %s",
+                                  strerror(errno));
+}
+
+int limits_new(struct limits **out, int n_threads, struct err *err)
+{
+    struct reply r;
+    struct limits *l = mem_array(1, sizeof *l);
+    *out = NULL;
+    if (!l)
+        return err_set(err, ERR_NOMEM, "out of memory");
+    l->child = -1;
+    int rc = start(l, n_threads, err);
+    if (rc == 0)
+        rc = receive(l, &r, err);
+    if (rc < 0)
+        limits_free(l);
+    else
+        *out = l;
     return rc;
 }
 
@@ -170,8 +259,34 @@ void limits_free(struct limits *l)
 {
     if (!l)
         return;
-    pool_free(l->pool);
-    free(l->data);
-    free(l->next);
+    if (l->ask >= 0)
+        close(l->ask); /* which ends the child */
+    if (l->answer >= 0)
+        close(l->answer);
+    while (l->child > 0 && waitpid(l->child, NULL, 0) < 0 && errno == EINTR)
+        ;
     free(l);
+}
+
+static void keep_larger(double *kept, double v)
+{
+    *kept = v > *kept ? v : *kept;
+}
+
+void limits_add(struct limits_found *largest, const struct limits_found *found)
+{
+    keep_larger(&largest->read_gb_s, found->read_gb_s);
+    for (int k = 0; k < PEAK_KINDS; k++)
+        keep_larger(&largest->gflop_s[k], found->gflop_s[k]);
+}
+
+int limits_measure(struct limits *l, unsigned kinds, struct limits_found *largest, struct err *err)
+{
+    struct reply r;
+    int rc = transfer(l->ask, &kinds, sizeof kinds, true)
+                 ? receive(l, &r, err)
+                 : err_set(err, ERR_IO, "the process that measures this machine's limits has ended");
+    if (rc == 0)
+        limits_add(largest, &r.found);
+    return rc;
 }
