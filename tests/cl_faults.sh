@@ -260,6 +260,12 @@ for kernels in kv_store attn_rows,attn_chunks; do
     ok "$kernels: whole layers move" good_and '^forge: ran on cpu: embed'
     ok "$kernels: whole layers move" good_without '^forge: ran on.*opencl'
 done
+# Attention is compiled for the model's heads, which the list of cases does not have.
+first_use FORGE_CLNOBUILD=-DHD=32 --
+ok "attention does not build for the model's heads" good_and '^forge: ran on cpu: embed'
+ok "attention does not build for the model's heads" good_without '^forge: ran on.*opencl'
+first_use FORGE_CLNOBUILD=-DHD=32 -- --require-device
+ok "attention does not build for the model's heads, the device required" error_with 'opencl:0: attention .* could not be run'
 first_use FORGE_CLSPOIL=30+ -- --require-device
 ok "reads are spoiled" error_with 'opencl:.* is wrong: error'
 first_use --

@@ -391,6 +391,9 @@ if kind gpu "$on" FORGE_CLFAKE=0x1000=4,0x1035=0; then
     ok same_text --device opencl:gpu --deterministic
     forge generate -p Hello -n 1 -v --no-selftest
     ok err 'auto: opencl:0'
+    forge generate -p Hello -n 1 --no-selftest --kernel-dir "$tmp/none"
+    ok status 1
+    ok err 'kernels of .*/none: .*cannot open'
 fi
 if kind small-kernels "$on" FORGE_CLGROUP=2; then # G1: below the device's limit
     ok same_text --device opencl --no-kernel-cache

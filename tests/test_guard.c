@@ -130,6 +130,14 @@ static void linear_but_q4_k(struct backend *be, const struct tensor *o, const st
     if (w->dtype != DTYPE_Q4_K)
         own.linear(be, o, x, w, b);
 }
+static void attention_but_48(struct backend *be, const struct tensor *o, const struct tensor *q,
+                             const struct kv_layer *kv, const struct kv_rows *r, const struct attention_args *a)
+{
+    if (kv->head_dim == 48)
+        backend_fail(be, ERR_DEVICE, "no kernel for these heads");
+    else
+        own.attention(be, o, q, kv, r, a);
+}
 static void counted_rmsnorm(struct backend *be, const struct tensor *o, const struct tensor *x,
                             const struct tensor *w, float e, bool a)
 {
@@ -327,6 +335,35 @@ START_TEST(wrong_state_moves_the_layers)
 }
 END_TEST
 
+/* Attention is compiled for a model's heads: the list of cases does not know them. */
+START_TEST(heads_of_a_model)
+{
+    static const struct {
+        struct op_heads heads;
+        bool required;
+        const char *device; /* NULL: refused */
+    } rows[] = {
+        {{0, 0, 0, DTYPE_F32}, true, "bent"},      {{8, 2, 64, DTYPE_F16}, true, "bent"},
+        {{8, 2, 48, DTYPE_F16}, false, "cpu"},     {{3, 3, 48, DTYPE_F32}, false, "cpu"},
+        {{8, 1, 48, DTYPE_F16}, true, NULL},
+    };
+    struct backend_params params = {.n_threads = 1, .require_device = rows[_i].required, .heads = rows[_i].heads};
+    struct backend *be = open_cpu();
+    struct err err = {0};
+
+    bent.attention = attention_but_48;
+    int rc = guard_open(&be, &params, &err);
+    if (rows[_i].device == NULL) {
+        ck_assert_int_eq(rc, ERR_DEVICE);
+        test_that(strstr(err.msg, "no kernel for these heads") != NULL, "%s", err.msg);
+        return;
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_str_eq(op_device(be), rows[_i].device);
+    registry_close(be);
+}
+END_TEST
+
 START_TEST(required_device_is_an_error)
 {
     struct backend_params params = {.n_threads = 1, .require_device = true};
@@ -482,6 +519,7 @@ int main(void)
     tcase_add_test(t, one_type_alone);
     tcase_add_test(t, compared_as_it_runs);
     tcase_add_loop_test(t, wrong_state_moves_the_layers, 0, 2);
+    tcase_add_loop_test(t, heads_of_a_model, 0, 5);
     tcase_add_loop_test(t, required_device_is_an_error, 0, 2);
     tcase_add_test(t, required_type_is_an_error);
     tcase_add_test(t, passed_checks_are_remembered);

@@ -265,11 +265,48 @@ static const struct {
     const char *says;
 } mistakes[] = {
     {"elem.cl", "a * s)", "a * nothing_of_this)", "kernels-bad/elem.cl"},
-    {"elem.cl", "#include \"common.clh\"", "#include \"missing.clh\"", "missing.clh"},
-    {"elem.cl", "#include \"common.clh\"", "#include \"../common.clh\"", "../common.clh"},
-    {"elem.cl", "#include \"common.clh\"", "#include \"elem.cl\"", "deep"},
     {"elem.cl", "scale(", "scale_of_another_name(", "kernel scale of elem.cl"},
 };
+/* What can be seen without a compiler is told when the device is opened. */
+static const struct {
+    const char *to; /* instead of an #include of elem.cl; NULL: `spoil` is run in the folder */
+    const char *spoil;
+    int code;
+    const char *says;
+} unreadable[] = {
+    {"#include \"missing.clh\"", NULL, ERR_IO, "missing.clh"},
+    {"#include \"../common.clh\"", NULL, ERR_FORMAT, "../common.clh"},
+    {"#include \"elem.cl\"", NULL, ERR_FORMAT, "deep"},
+    {NULL, "rm kv.cl", ERR_IO, "kv.cl"},
+    {NULL, "rm kv.cl && mkdir kv.cl", ERR_IO, "kv.cl"},
+    {NULL, "rm kv.cl && mkfifo kv.cl", ERR_IO, "kv.cl"},
+    {NULL, "rm quant.clh && ln -s nowhere quant.clh", ERR_IO, "quant.clh"},
+    {NULL, "head -c 1100000 /dev/zero >>elem.cl", ERR_LIMIT, "elem.cl"},
+};
+
+START_TEST(unreadable_kernels)
+{
+    char command[800];
+    const char *to = unreadable[_i].to, *dir = folder("kernels-unreadable", to ? "elem.cl" : NULL,
+                                                      "#include \"common.clh\"", to);
+    struct backend *be[REGISTRY_MAX_INSTANCES];
+    struct err err = {0};
+    struct backend_params params = {.kernel_dir = dir};
+    struct run r;
+    int n;
+
+    if (!run_open(&r, "opencl", (struct backend_params){0}))
+        return;
+    run_close(&r);
+    if (to == NULL) {
+        snprintf(command, sizeof command, "cd '%s' && %s", dir, unreadable[_i].spoil);
+        ck_assert_int_eq(system(command), 0);
+    }
+    ck_assert_int_eq(registry_open("opencl", &params, be, &n, NULL, 0, &err), unreadable[_i].code);
+    test_that(strstr(err.msg, unreadable[_i].says) != NULL && strstr(err.msg, "kernels-unreadable") != NULL &&
+                  strstr(err.msg, "opencl:0") != NULL, "%s", err.msg);
+}
+END_TEST
 
 START_TEST(bad_kernels)
 {
@@ -323,6 +360,7 @@ int main(void)
 #ifdef HAVE_OPENCL
     tcase_add_test(t, other_kernels);
     tcase_add_loop_test(t, bad_kernels, 0, (int)(sizeof mistakes / sizeof *mistakes));
+    tcase_add_loop_test(t, unreadable_kernels, 0, (int)(sizeof unreadable / sizeof *unreadable));
     tcase_add_test(t, no_such_folder);
 #endif
     suite_add_tcase(s, t);

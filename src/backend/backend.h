@@ -23,6 +23,7 @@ struct backend_params {
     bool deterministic;
     bool require_device;    /* every fallback is an error */
     bool no_selftest;
+    struct op_heads heads;  /* checked with the device's operations */
     bool recheck;           /* a check that once passed is made again: the device has failed since */
     const char *cpu_isa;    /* forces a lower instruction set; NULL = the best */
     const char *kernels;    /* kernel family "cpu" or "gpu"; NULL = by device type */

@@ -56,6 +56,14 @@ static void remember(const struct guard *g, const char *what)
 }
 
 /* ---- checking ---- */
+/* What is checked at once, and remembered under a name. */
+struct part {
+    const char *name;
+    uint32_t types; /* of weights */
+    bool others;
+    struct op_heads heads;
+};
+
 struct outcome {
     struct guard *g;
     int n_wrong;
@@ -103,12 +111,12 @@ static void on_case(void *user, const struct selftest_case *c)
 }
 
 /* Runs the short list with the backend's own operations; what the instance counted before stays. */
-static void check(struct guard *g, uint32_t types, bool others, struct outcome *o)
+static void check(struct guard *g, const struct part *part, struct outcome *o)
 {
     struct backend *be = g->be, *oracle[REGISTRY_MAX_INSTANCES];
     struct backend_params plain = {.n_threads = 1, .no_selftest = true};
     struct selftest_args args = {
-        .scope = SELFTEST_SHORT, .types = types, .others = others, .report = on_case, .stop = on_stop, .user = o,
+        .scope = SELFTEST_SHORT, .types = part->types, .others = part->others, .heads = part->heads, .report = on_case, .stop = on_stop, .user = o,
         .fast = g->params.math == MATH_FAST};
     struct op_stats stats[OP_COUNT];
     struct err latched = be->latched;
@@ -148,23 +156,23 @@ static bool try_plainer(struct guard *g)
 }
 
 /* 0, or the first wrong case as an error where fallbacks are not wanted. */
-static int check_once(struct guard *g, const char *what, uint32_t types, bool others, struct err *err)
+static int check_once(struct guard *g, const struct part *part, struct err *err)
 {
     uint32_t before[OP_COUNT];
     struct outcome o;
     int rc = 0;
 
-    if (!g->params.recheck && remembered(g, what))
+    if (!g->params.recheck && remembered(g, part->name))
         return 0;
     log_msg(LOG_INFO, "%s: %s: its operations (%s) are checked", g->be->device,
-            g->params.recheck ? "after its failure" : "first use", what);
+            g->params.recheck ? "after its failure" : "first use", part->name);
     memcpy(before, g->broken, sizeof before);
-    check(g, types, others, &o);
+    check(g, part, &o);
     if (o.n_wrong == 0)
-        remember(g, what);
+        remember(g, part->name);
     while (o.n_wrong > 0 && o.refused.code == 0 && !g->params.require_device && try_plainer(g)) {
         memcpy(g->broken, before, sizeof before);
-        check(g, types, others, &o);
+        check(g, part, &o);
     }
     if (o.n_wrong == 0)
         return 0;
@@ -183,7 +191,19 @@ int guard_check_type(struct guard *g, enum dtype dtype, struct err *err)
     if ((g->checked >> dtype & 1) != 0)
         return 0;
     g->checked |= UINT32_C(1) << dtype;
-    return check_once(g, dtype_info(dtype)->name, UINT32_C(1) << dtype, false, err);
+    return check_once(g, &(struct part){.name = dtype_info(dtype)->name, .types = UINT32_C(1) << dtype}, err);
+}
+
+/* A device compiles attention for the heads of a model: those of the list may be right and these not. */
+static int check_heads(struct guard *g, struct err *err)
+{
+    const struct op_heads *h = &g->params.heads;
+    char name[64];
+
+    if (h->n_heads == 0)
+        return 0;
+    snprintf(name, sizeof name, "attention-%dx%d-%s", h->n_heads / h->n_kv_heads, h->head_dim, dtype_info(h->pages)->name);
+    return check_once(g, &(struct part){.name = name, .heads = *h}, err);
 }
 
 /* ---- opening ---- */
@@ -228,7 +248,9 @@ int guard_open(struct backend **be, const struct backend_params *params, struct 
     if (g->params.kernel_cache != NULL && g->params.kernel_cache[0] != '\0')
         g->dir = g->params.kernel_cache;
     guard_watch(g);
-    rc = check_once(g, "base", 0, true, err);
+    rc = check_once(g, &(struct part){.name = "base", .others = true}, err);
+    if (rc == 0 && (g->broken[OP_KV_STORE] | g->broken[OP_ATTENTION]) == 0)
+        rc = check_heads(g, err);
     if (rc == 0 && (g->broken[OP_KV_STORE] | g->broken[OP_ATTENTION]) != 0)
         rc = move_out(g, be, err);
     if (rc != 0) {

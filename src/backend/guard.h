@@ -6,8 +6,8 @@
 
 #include "backend/backend.h"
 
-/* Checks be against the oracle on a few odd shapes: the operations without weights now, those of a weight
- * type when the first weight of that type is imported.  A check that passed is remembered in
+/* Checks be against the oracle on a few odd shapes: the operations without weights now, attention also with
+ * params->heads, those of a weight type when the first weight of that type is imported.  A check that passed is remembered in
  * params->kernel_cache, by what the backend says it is.  Backends that say nothing are not checked.
  *
  * Operations that are wrong are computed with the backend's plainer kernels, where it has some; those that

@@ -36,6 +36,12 @@ struct kv_layer {
     int n_kv_heads, head_dim, page_size;
 };
 
+/* A model's attention, for which devices compile kernels of their own. */
+struct op_heads {
+    int n_heads, n_kv_heads, head_dim; /* n_heads 0 = not known */
+    enum dtype pages;
+};
+
 /* Where each row stands.  Shared by kv_store and attention.  The last two tell the host of `pos`, which
  * may lie on a device: op_rows_count fills them. */
 struct kv_rows {

@@ -262,6 +262,12 @@ static const struct backend_row *row_addressed(const char *item)
     return NULL;
 }
 
+/* Kernels that the user named and that cannot be read: no device stands in for these. */
+static bool named_wrongly(const struct backend_params *p, int rc)
+{
+    return p->kernel_dir != NULL && (rc == ERR_IO || rc == ERR_FORMAT || rc == ERR_LIMIT);
+}
+
 /* The best GPU, else the processor's own backend. */
 static int open_auto(struct backend **out, const struct backend_params *params, char *why, size_t why_size,
                      struct err *err)
@@ -271,7 +277,7 @@ static int open_auto(struct backend **out, const struct backend_params *params, 
 
     if (rc == 0 && *out != NULL)
         return 0;
-    if (rc != 0 && (params->require_device || rc == ERR_CANCELLED))
+    if (rc != 0 && (params->require_device || rc == ERR_CANCELLED || named_wrongly(params, rc)))
         return err_set(err, rc, "%s", own.msg);
     if (rc != 0) {
         log_msg(LOG_WARN, "the GPU is not used: %s", own.msg);

@@ -294,6 +294,8 @@ int selftest_run(struct backend *oracle, struct backend *be, const struct selfte
     for (size_t g = 0; g < selftest_n_groups; g++)
         if (args->others && !selftest_groups[g].by_type)
             run_group(r, &selftest_groups[g], DTYPE_F32);
+    if (args->heads.n_heads > 0)
+        run_group(r, &selftest_heads, args->heads.pages);
     n = r->n_cases;
     free(r);
     return n;

@@ -32,6 +32,7 @@ struct selftest_args {
     bool fast;      /* the bounds of --math fast */
     uint32_t types; /* operations with weights of these types: bit 1 << dtype; UINT32_MAX = all there are */
     bool others;    /* operations without weights */
+    struct op_heads heads; /* attention of these heads beside it */
     selftest_report *report;
     bool (*stop)(void *user); /* asked before each case; true = no more of them; NULL = never */
     void *user;

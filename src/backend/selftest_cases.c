@@ -517,6 +517,17 @@ static void attention_cases(struct selftest *r, enum dtype dtype)
             attention_case(r, &attention_table[i]);
 }
 
+/* A model's own heads, those of two kv heads at most: decoding over several chunks, and a part of a prompt. */
+static void heads_cases(struct selftest *r, enum dtype pages)
+{
+    const struct op_heads *h = &r->args.heads;
+    int kv = h->n_kv_heads < 2 ? 1 : 2, heads = h->n_heads / h->n_kv_heads * kv;
+
+    attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 16, 0, 0, pages, 1, 130, 1});
+    attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 64, 0, 0, pages, 1, 130, 64});
+}
+const struct selftest_group selftest_heads = {heads_cases, false};
+
 const struct selftest_group selftest_groups[] = {
     {linear_cases, true},   {embed_cases, true},    {fused_cases, true},      {expert_cases, true},
     {rmsnorm_cases, false}, {rope_cases, false},    {act_mul_cases, false},   {add_cases, false},

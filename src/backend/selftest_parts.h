@@ -44,6 +44,7 @@ struct selftest_group {
 };
 extern const struct selftest_group selftest_groups[];
 extern const size_t selftest_n_groups;
+extern const struct selftest_group selftest_heads; /* of args.heads */
 
 #define BOTH(i) for (int i = 0; i < 2; i++)
 

@@ -281,6 +281,8 @@ static int open_model(struct loaded *l, struct load_params *p, struct kv_params 
         p->backend.stop = stopped;
         p->backend.stop_user = p;
     }
+    p->backend.heads = (struct op_heads){(int)l->config->n_heads, (int)l->config->n_kv_heads, (int)l->config->head_dim,
+                                         kv->dtype};
     int rc = registry_open(p->device ? p->device : "auto", &p->backend, l->backends, &l->n_backends, l->reason,
                            sizeof l->reason, err);
     if (rc == 0)

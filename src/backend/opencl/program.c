@@ -47,21 +47,6 @@ struct cl_programs {
     struct u64map by_handle;
 };
 
-int cl_programs_open(struct clb *c, struct err *err)
-{
-    c->programs = mem_array(1, sizeof *c->programs);
-    if (c->programs == NULL)
-        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
-    const char *dir = c->params.kernel_dir;
-    if (dir != NULL && !path_is_dir(dir))
-        return err_set(err, ERR_IO, "%s: kernels are to come from %s, which is no folder", c->base.device, dir);
-    if (dir != NULL && (c->programs->dir = mem_strdup(dir)) == NULL)
-        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
-    strmap_init(&c->programs->by_key);
-    u64map_init(&c->programs->by_handle);
-    return 0;
-}
-
 void cl_programs_close(struct clb *c)
 {
     struct cl_programs *s = c->programs;
@@ -95,18 +80,13 @@ void cl_programs_close(struct clb *c)
 }
 
 /* ---- text ---- */
-static const char *no_text(const char *name, struct err *err)
-{
-    err_set(err, ERR_INTERNAL, "there is no kernel file %s", name);
-    return NULL;
-}
-
 static const char *built_in(const char *name, struct err *err)
 {
     for (size_t i = 0; i < cl_n_texts; i++)
         if (strcmp(cl_texts[i].name, name) == 0)
             return cl_texts[i].text;
-    return no_text(name, err);
+    err_set(err, ERR_INTERNAL, "there is no kernel file %s", name);
+    return NULL;
 }
 
 /* A file of --kernel-dir, read once. */
@@ -118,8 +98,10 @@ static const char *from_dir(struct cl_programs *s, const char *name, struct err 
     for (size_t i = 0; i < s->n_texts; i++)
         if (strcmp(s->texts[i].name, name) == 0)
             return s->texts[i].text;
-    if (strchr(name, '/') != NULL)
-        return no_text(name, err);
+    if (strchr(name, '/') != NULL) {
+        err_set(err, ERR_FORMAT, "%s is included, which is no file of the folder itself", name);
+        return NULL;
+    }
     struct dir_text *grown = mem_grow(s->texts, &s->cap_texts, s->n_texts + 1, sizeof *grown);
     if (grown != NULL)
         s->texts = grown;
@@ -151,7 +133,7 @@ static int expand(struct clb *c, struct buf *out, const char *name, int depth, s
     int line = 1, rc = 0;
 
     if (text == NULL)
-        return ERR_INTERNAL;
+        return err->code;
     if (depth > MAX_DEPTH)
         return err_set(err, ERR_FORMAT, "kernel file %s is included more than %d deep", name, MAX_DEPTH);
     buf_printf(out, "#line 1 \"%s\"\n", name);
@@ -168,6 +150,40 @@ static int expand(struct clb *c, struct buf *out, const char *name, int depth, s
         at += step;
     }
     return rc;
+}
+
+/* Every text of --kernel-dir with what it includes, at the start: one that cannot be read is told by its name,
+ * where later it would be an operation that does not build, and computed elsewhere. */
+static int read_all(struct clb *c, struct err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < cl_n_texts && rc == 0; i++) {
+        struct buf text;
+        buf_init(&text);
+        rc = expand(c, &text, cl_texts[i].name, 0, err);
+        if (rc == 0 && buf_failed(&text))
+            rc = err_set(err, ERR_NOMEM, "no memory for the text of %s", cl_texts[i].name);
+        buf_fini(&text);
+    }
+    if (rc != 0)
+        err_wrap(err, "%s: kernels of %s", c->base.device, c->programs->dir);
+    return rc;
+}
+
+int cl_programs_open(struct clb *c, struct err *err)
+{
+    c->programs = mem_array(1, sizeof *c->programs);
+    if (c->programs == NULL)
+        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
+    const char *dir = c->params.kernel_dir;
+    if (dir != NULL && !path_is_dir(dir))
+        return err_set(err, ERR_IO, "%s: kernels are to come from %s, which is no folder", c->base.device, dir);
+    if (dir != NULL && (c->programs->dir = mem_strdup(dir)) == NULL)
+        return err_set(err, ERR_NOMEM, "%s: no memory for its programs", c->base.device);
+    strmap_init(&c->programs->by_key);
+    u64map_init(&c->programs->by_handle);
+    return dir != NULL ? read_all(c, err) : 0;
 }
 
 /* ---- building ---- */
