@@ -1,7 +1,9 @@
 #!/bin/bash
 # Compiles the kernels of cl/ for hardware that is not here, with the options that the engine builds them with, and
 # prints what each needs.  A spill in a kernel of the GPU family is a failure.
-#   offline.sh [-t "TARGET..."] [-q] [CL_DIR]        -q: a few formats and shapes instead of all
+#   offline.sh [-t "TARGET..."] [-q] [-j N] [-c CACHE] [CL_DIR]
+# -q: a few formats and shapes instead of all; -j: files compiled at once; -c: a folder that keeps the rows of what
+# compiled, by the preprocessed text, the options and the compilers, so that only what changed is made again.
 # Targets: gfxNNN (AMD), sm_NN (NVIDIA: clang to PTX, then ptxas), skl tgllp dg2 pvc (Intel, by ocloc), spirv (with
 # spirv-val), base (strict OpenCL C 1.2 without any extension, warnings are errors).
 # Columns: registers of a work-item (Intel: of a thread), spilled registers (AMD: vector+scalar) or bytes (others),
@@ -13,11 +15,14 @@ targets="base spirv gfx906 gfx1030 gfx1100 sm_75 sm_80 sm_90 skl tgllp dg2 pvc"
 std=CL1.2
 only= # of the targets, for what is not for all of them
 quick=
-while getopts t:q o; do
+jobs=1 cache=''
+while getopts t:qj:c: o; do
     case $o in
         t) targets=$OPTARG ;;
         q) quick=1 ;;
-        *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        j) jobs=$OPTARG ;;
+        c) cache=$OPTARG ;;
+        *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
@@ -27,8 +32,9 @@ clang=$(command -v "clang-$ver") || { echo "offline: no clang-$ver" >&2; exit 77
 clc=${FORGE_LIBCLC:-/usr/lib/clc}
 ptxas=$(command -v ptxas || true)
 [ -n "$ptxas" ] || for p in /usr/local/cuda/bin/ptxas /usr/lib/cuda/bin/ptxas; do [ -x "$p" ] && ptxas=$p; done
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
+all=$(mktemp -d) || exit 1 # tmp: a file's own folder in it
+trap 'rm -rf "$all"' EXIT
+[ -z "$cache" ] || mkdir -p "$cache" || exit 1
 row() { printf '%-8s %-24s %5s %5s %6s %8s %8s %6s  %s\n' "$@"; }
 
 amd() { # $1 = gfx name
@@ -45,7 +51,8 @@ amd() { # $1 = gfx name
         /^ +(- )?\.sgpr_spill_count:/ { ss = $NF }
         /^ +(- )?\.vgpr_spill_count:/ { vs = $NF }
         /^ +(- )?\.wavefront_size:/ {
-            if (gpu ~ /^gfx11/) { file = 1536; step = 24; most = 16 }
+            if (gpu == "gfx90a") { file = 512; step = 8; most = 8 }
+            else if (gpu ~ /^gfx11/) { file = 1536; step = 24; most = 16 }
             else if (gpu ~ /^gfx10/) { file = 1024; step = 8; most = 16 }
             else { file = 256; step = 4; most = 10 }
             n = v > 0 ? int(file / (step * int((v + step - 1) / step))) : most
@@ -54,9 +61,13 @@ amd() { # $1 = gfx name
             printf "%-8s %-24s %5d %5d %6s %8d %8d %6d  %s\n", gpu, name, v, s, vs "+" ss, priv, lds, n, note }' "$tmp/a.s"
 }
 
-nvidia() { # $1 = sm name; libclc's native_exp and native_log end in C library calls there, so the full ones stand in
-    "$clang" -target nvptx64-nvidia-nvcl "${common[@]}" -Dnative_exp=exp -Dnative_log=log -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" \
-        -Xclang -target-cpu -Xclang sm_70 -S -o "$tmp/a.ptx" "$src" || return 1
+# $1 = sm name.  libclc's native_exp and native_log end in C library calls there, so the full ones stand in; it has no
+# get_global_offset, which the driver reads from a special register: another one stands in
+nvidia() {
+    [ -e "$tmp/a.ptx" ] || "$clang" -target nvptx64-nvidia-nvcl "${common[@]}" -Dnative_exp=exp -Dnative_log=log \
+        "-Dget_global_offset(d)=(size_t)__nvvm_read_ptx_sreg_nctaid_w()" \
+        -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" -Xclang -target-cpu -Xclang sm_70 \
+        -S -o "$tmp/a.ptx" "$src" || { rm -f "$tmp/a.ptx"; return 1; }
     [ -n "$ptxas" ] || { row "$1" "(PTX only: no ptxas)" - - - - - - ""; return 0; }
     "$ptxas" -arch "$1" -v "$tmp/a.ptx" -o "$tmp/a.cubin" >"$tmp/ptxas.txt" 2>&1 || { cat "$tmp/ptxas.txt"; return 1; }
     awk -v gpu="$1" '
@@ -77,7 +88,7 @@ nvidia() { # $1 = sm name; libclc's native_exp and native_log end in C library c
 
 intel() { # $1 = ocloc's device name; the widest SIMD without spills counts, as for the driver
     command -v ocloc >/dev/null || { row "$1" "(skipped: no ocloc)" - - - - - - ""; return 0; }
-    local least= images= # least: lanes of the smallest sub-groups, which the engine asks for and tells from 16 on
+    local least='' images='' # least: lanes of the smallest sub-groups, which the engine asks for and tells from 16 on
     [ "$1" = pvc ] && least=-DSUB_LEAST=16
     # it has no images, which ocloc's own header for OpenCL C 3.0 cannot do without
     [ "$1$std" = pvcCL3.0 ] && images="-cl-ext=+__opencl_c_images,+__opencl_c_3d_image_writes,+cl_khr_3d_image_writes,+__opencl_c_read_write_images"
@@ -119,29 +130,80 @@ base() {
         -Werror -fsyntax-only "$src" && row base "OpenCL C 1.2, no extension" - - - - - - ok
 }
 
-# one file with one set of options for all targets; $spills: is a spill a failure?
-compile() {
-    spills=$1
-    src=$dir/$2
-    shift 2
-    defs="$*"
-    common=(-x cl "-cl-std=$std" -Xclang -finclude-default-header -Wno-linker-warnings -Wno-pass-failed -O3 -I "$dir" "$@")
+# what the compilers see of a file, without comments; once more as the compilers that know sub-groups see it
+text() {
+    local more
+    for more in -DNO_MORE "-Dcl_intel_required_subgroup_size -Dcl_khr_subgroups -Dcl_intel_subgroups -DSUB_LEAST=16"; do
+        # shellcheck disable=SC2086 # words
+        "$clang" -target spir64 -x cl "-cl-std=$std" -E -P -I "$dir" $defs $more "$src" 2>/dev/null
+    done | tr -s ' \t\n' ' '
+}
+
+one_target() {
+    case $1 in
+        gfx*) [ -e "$clc/amdgcn--amdhsa.bc" ] && amd "$1" ;;
+        sm_*) [ -e "$clc/nvptx64--nvidiacl.bc" ] && nvidia "$1" ;;
+        spirv) if command -v "llvm-spirv-$ver" spirv-val spirv-dis >/dev/null; then spirv; else row spirv "(skipped: no llvm-spirv)" - - - - - - ""; fi ;;
+        base) base ;;
+        *) intel "$1" ;;
+    esac
+}
+
+# the rows of the file src for all targets; fails where one fails, or spills where that is a failure
+one_file() {
+    local t kept text='' rc=0
+    mkdir "$tmp"
+    [ -z "$cache" ] || text=$(text)
     echo "$(basename "$src") $defs"
     for t in $targets; do
         [ -z "$only" ] || case " $only " in *" $t "*) ;; *) continue ;; esac
-        case $t in
-            gfx*) [ -e "$clc/amdgcn--amdhsa.bc" ] || { echo "offline: no libclc-$ver" >&2; exit 77; }; amd "$t" ;;
-            sm_*) [ -e "$clc/nvptx64--nvidiacl.bc" ] || { echo "offline: no libclc-$ver" >&2; exit 77; }; nvidia "$t" ;;
-            skl | tgllp | dg1 | dg2 | acm* | adl* | pvc) intel "$t" ;;
-            spirv) if command -v "llvm-spirv-$ver" spirv-val spirv-dis >/dev/null; then spirv; else row spirv "(skipped: no llvm-spirv)" - - - - - - ""; fi ;;
-            base) base ;;
-            *) echo "offline: unknown target $t" >&2; exit 2 ;;
-        esac >"$tmp/rows.txt" 2>&1 || { row "$t" FAILED - - - - - - ""; rc=1; }
+        kept=${cache:+$cache/$(echo "$t $std $defs $tools $(declare -f one_target amd nvidia intel spirv base) $text" | sha256sum | cut -d' ' -f1)}
+        if [ -n "$kept" ] && [ -e "$kept" ]; then
+            cp "$kept" "$tmp/rows.txt"
+        elif ! one_target "$t" >"$tmp/rows.txt" 2>&1; then
+            row "$t" FAILED - - - - - - "" >>"$tmp/rows.txt"
+            rc=1
+        elif [ -n "$kept" ] && ! grep -q skipped "$tmp/rows.txt"; then
+            cp "$tmp/rows.txt" "$kept.$BASHPID" && mv "$kept.$BASHPID" "$kept"
+        fi
         cat "$tmp/rows.txt"
         if [ "$spills" = gpu ] && grep -q SPILLS "$tmp/rows.txt"; then rc=1; fi
     done
+    return "$rc"
 }
 
+# prints what is done, in the order in which it was begun
+show() {
+    while [ -e "$all/$((shown + 1)).done" ]; do
+        shown=$((shown + 1))
+        cat "$all/$shown.txt"
+        [ "$(cat "$all/$shown.done")" = 0 ] || rc=1
+    done
+}
+
+# begins a file with one set of options; $1: is a spill a failure?
+compile() {
+    spills=$1 src=$dir/$2
+    shift 2
+    defs="$*"
+    common=(-x cl "-cl-std=$std" -Xclang -finclude-default-header -Wno-linker-warnings -Wno-pass-failed -O3 -I "$dir" "$@")
+    begun=$((begun + 1)) tmp=$all/$begun
+    (one_file >"$tmp.txt" 2>&1; echo $? >"$tmp.part"; mv "$tmp.part" "$tmp.done"; rm -rf "$tmp") &
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    show
+}
+
+for t in $targets; do
+    case $t in
+        base | spirv | gfx* | sm_* | skl | tgllp | dg1 | dg2 | acm* | adl* | pvc) ;;
+        *) echo "offline: unknown target $t" >&2; exit 2 ;;
+    esac
+    case $t in gfx* | sm_*) ls "$clc"/amdgcn--amdhsa.bc "$clc"/nvptx64--nvidiacl.bc >/dev/null 2>&1 || { echo "offline: no libclc-$ver" >&2; exit 77; } ;; esac
+done
+# what compiles: other compilers, other rows
+[ -z "$cache" ] || tools=$(ls -lL "$clang" "$ptxas" "$(command -v ocloc)" "$(command -v "llvm-spirv-$ver")" "$clc"/amdgcn--amdhsa.bc \
+    "$clc"/nvptx64--nvidiacl.bc "$(ldconfig -p 2>/dev/null | awk '/libigc/ { print $NF; exit }')" 2>/dev/null)
+begun=0 shown=0
 row target kernel regs sgpr spill private local waves note
 rc=0
 # format, is it split, is it read in units of 16 bytes: as linear_gpu.c builds them
@@ -152,6 +214,7 @@ if [ -n "$quick" ]; then formats="BF16:0:1 Q8_0:1:1 Q6_K:0:0" shapes="128:2:2:1:
 for f in $formats; do
     IFS=: read -r wt split units <<<"$f"
     compile gpu linear_gpu.cl -DWT=WT_$wt -DSPLIT=$split -DUNITS=$units
+    compile gpu experts_gpu.cl -DWT=WT_$wt -DSPLIT=$split -DUNITS=$units
 done
 for s in $shapes; do
     IFS=: read -r hd g gb bt nk <<<"$s"
@@ -172,6 +235,8 @@ only="" std=CL1.2
 compile gpu norm_gpu.cl
 compile gpu pick_gpu.cl
 compile gpu embed_gpu.cl -DWT=WT_Q8_0 -DSPLIT=1
-for f in elem.cl gemm.cl rope.cl route.cl pick.cl; do compile gpu $f; done
+for f in elem_gpu.cl gemm.cl rope.cl route.cl pick.cl; do compile gpu $f; done
 compile gpu kv.cl -DKV_F16=1
+wait
+show
 exit $rc
