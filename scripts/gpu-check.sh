@@ -128,7 +128,7 @@ cat "$tmp/last"
 if [ -n "$device" ]; then
     devices=$device
 else
-    devices=$(sed -n 's/^\(opencl:[0-9]*\) .*[(,] *GPU,.*/\1/p' "$tmp/last")
+    devices=$(sed -n 's/^\(opencl:[0-9]*\) .*, \(integrated \)\{0,1\}GPU, .*/\1/p' "$tmp/last")
     [ -n "$devices" ] || { say "gpu-check: no OpenCL GPU is here (--device opencl:cpu tries the script), report in $out"; exit 77; }
 fi
 golden=$root/tests/golden
