@@ -103,6 +103,31 @@ __kernel void linear_experts(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), const i
     OUT_PTR(float, y)[(ulong)p * n_w + o] = tree16(acc[0][0]);
 }
 
+/* The same for up to 4 pairs of one expert, as route.cl's group_pairs put them together: the expert's rows once for them.
+ * global (ceil(n_w / EXPERT_W), n_tiles) */
+#define EXPERT_W ROWS_OF_W(4)
+__kernel void experts_4(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), IN(order), IN(tiles), const int k, const int n_w,
+                        const int per_row)
+{
+    int o = (int)get_global_id(0) * EXPERT_W;
+    int2 tile = vload2(get_global_id(1), IN_PTR(int, tiles));
+    if (o >= n_w || tile.x >= tile.y)
+        return;
+    const __global int *pairs = IN_PTR(int, order);
+    ulong at = IN_PTR(ulong, offsets)[IN_PTR(int, ids)[pairs[tile.x]]];
+    if (at == ~(ulong)0)
+        return;
+    ROW w[EXPERT_W];
+    const __global float *x[4];
+    UNROLL for (int i = 0; i < EXPERT_W; i++) w[i] = w_mem + at + (ulong)min(o + i, n_w - 1) * row_size(k);
+    UNROLL for (int j = 0; j < 4; j++) x[j] =
+        IN_PTR(float, x) + (ulong)(pairs[min(tile.x + j, tile.y - 1)] / per_row) * k;
+    TILE(EXPERT_W, 4)
+    UNROLL for (int i = 0; i < EXPERT_W; i++)
+        UNROLL for (int j = 0; j < 4; j++) if (o + i < n_w && tile.x + j < tile.y)
+            OUT_PTR(float, y)[(ulong)pairs[tile.x + j] * n_w + o + i] = tree16(acc[i][j]);
+}
+
 /* out[r] = w[r] as f32.  global (n_rows) */
 __kernel void widen(OUT(out), IN(w), const int k, const int n_rows)
 {

@@ -109,26 +109,20 @@ static inline float unit_product(ROW w, unit v, const __global XT *x, const __gl
     {                                                                                                          \
         __local float t[RF * MB * WG];                                                                         \
         const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * RF, m = group_at(1) * MB;            \
-        float acc[RF][MB];                                                                                     \
-        ROW w[RF];                                                                                             \
-        UNROLL for (int r = 0; r < RF; r++)                                                                    \
-        {                                                                                                      \
-            w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);                              \
-            UNROLL for (int b = 0; b < MB; b++) acc[r][b] = 0.0f;                                              \
-        }                                                                                                      \
+        BEGIN_ROWS(ws, RF, IN_PTR(uchar, w), o, acc, RF * MB)                                                  \
         for (int u = lane; u < n_units(k); u += WG) {                                                          \
             unit v[RF];                                                                                        \
-            UNROLL for (int r = 0; r < RF; r++) v[r] = unit_load(w[r], u, k);                                  \
+            UNROLL for (int r = 0; r < RF; r++) v[r] = unit_load(ws[r], u, k);                                 \
             UNROLL for (int b = 0; b < MB; b++)                                                                \
             {                                                                                                  \
                 const ulong at = (ulong)min(m + b, n_rows - 1) * k;                                            \
                 UNROLL for (int r = 0; r < RF; r++)                                                            \
-                    acc[r][b] += unit_product(w[r], v[r], IN_PTR(XT, x) + at,                                  \
-                                              IN_PTR(float, scales) + at / X_BLOCK, u, k);                     \
+                    acc[r * MB + b] += unit_product(ws[r], v[r], IN_PTR(XT, x) + at,                           \
+                                                    IN_PTR(float, scales) + at / X_BLOCK, u, k);               \
             }                                                                                                  \
         }                                                                                                      \
         UNROLL for (int r = 0; r < RF; r++) UNROLL for (int b = 0; b < MB; b++)                                \
-            t[(b * RF + r) * WG + lane] = acc[r][b];                                                           \
+            t[(b * RF + r) * WG + lane] = acc[r * MB + b];                                                     \
         tree_wg(t, RF * MB, lane);                                                                             \
         for (int i = lane; i < RF * MB; i += WG)                                                               \
             if (m + i / RF < n_rows && o + i % RF < n_w)                                                       \

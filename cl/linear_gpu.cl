@@ -9,6 +9,8 @@
  * flow; rows past the end are read again and not written. */
 #include "common.clh"
 #include "row_gpu.clh"
+#define X_ROW(r) r
+#include "tile_gpu.clh"
 
 /* ---- one row of x ---- */
 /* global (ceil(n_w / R) * WG, n_rows), local (WG, 1) */
@@ -16,14 +18,8 @@ __kernel GROUP(WG) MOST_REGISTERS void linear_row(LINEAR_ARGS)
 {
     __local float t[R * WG];
     const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * R, row = group_at(1);
-    float acc[R];
-    ROW w[R];
-    UNROLL for (int r = 0; r < R; r++)
-    {
-        w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);
-        acc[r] = 0.0f;
-    }
-    row_sums(acc, w, IN_PTR(float, x) + (ulong)row * k, lane, WG, k);
+    BEGIN_ROWS(ws, R, IN_PTR(uchar, w), o, acc, R)
+    row_sums(acc, ws, IN_PTR(float, x) + (ulong)row * k, lane, WG, k);
     UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
     tree_wg(t, R, lane);
     if (lane < R && o + lane < n_w)
@@ -38,35 +34,29 @@ __kernel GROUP(WG) MOST_REGISTERS void linear_row(LINEAR_ARGS)
     {                                                                                                          \
         __local float t[NR * MB * WG];                                                                         \
         const int lane = (int)get_local_id(0), o = (int)get_group_id(0) * NR, m = group_at(1) * MB;            \
-        float acc[NR][MB];                                                                                     \
-        ROW w[NR];                                                                                             \
-        UNROLL for (int r = 0; r < NR; r++)                                                                    \
-        {                                                                                                      \
-            w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);                              \
-            UNROLL for (int b = 0; b < MB; b++) acc[r][b] = 0.0f;                                              \
-        }                                                                                                      \
+        BEGIN_ROWS(ws, NR, IN_PTR(uchar, w), o, acc, NR * MB)                                                  \
         for (int u = lane; u < n_units(k); u += WG) {                                                          \
             unit v[NR];                                                                                        \
-            UNROLL for (int r = 0; r < NR; r++) v[r] = unit_load(w[r], u, k);                                  \
+            UNROLL for (int r = 0; r < NR; r++) v[r] = unit_load(ws[r], u, k);                                 \
             ROLLED for (int h = 0; h < HALF_UNITS; h++)                                                        \
             {                                                                                                  \
                 float2 s[NR];                                                                                  \
-                UNROLL for (int r = 0; r < NR; r++) s[r] = unit_scale(w[r], u, h, k);                          \
+                UNROLL for (int r = 0; r < NR; r++) s[r] = unit_scale(ws[r], u, h, k);                         \
                 ROLLED for (int j = h * (UE / 4 / HALF_UNITS); j < (h + 1) * (UE / 4 / HALF_UNITS); j++)       \
                 {                                                                                              \
-                    float4 ws[NR];                                                                             \
-                    UNROLL for (int r = 0; r < NR; r++) ws[r] = scaled(unit_raw(v[r], j), s[r]);               \
+                    float4 vs[NR];                                                                             \
+                    UNROLL for (int r = 0; r < NR; r++) vs[r] = scaled(unit_raw(v[r], j), s[r]);               \
                     UNROLL for (int b = 0; b < MB; b++)                                                        \
                     {                                                                                          \
                         const float4 xs =                                                                      \
                             quad(IN_PTR(float, x) + (ulong)min(m + b, n_rows - 1) * k, unit_k(u, j), k);       \
-                        UNROLL for (int r = 0; r < NR; r++) acc[r][b] = dot4(ws[r], xs, acc[r][b]);            \
+                        UNROLL for (int r = 0; r < NR; r++) acc[r * MB + b] = dot4(vs[r], xs, acc[r * MB + b]);\
                     }                                                                                          \
                 }                                                                                              \
             }                                                                                                  \
         }                                                                                                      \
         UNROLL for (int r = 0; r < NR; r++) UNROLL for (int b = 0; b < MB; b++)                                \
-            t[(b * NR + r) * WG + lane] = acc[r][b];                                                           \
+            t[(b * NR + r) * WG + lane] = acc[r * MB + b];                                                     \
         tree_wg(t, NR * MB, lane);                                                                             \
         for (int i = lane; i < NR * MB; i += WG)                                                               \
             if (m + i / NR < n_rows && o + i % NR < n_w)                                                       \
@@ -80,62 +70,6 @@ LINEAR_FEW(linear_few4, 4, 4)
 LINEAR_FEW(linear_few4, 2, 4)
 #endif
 LINEAR_FEW(linear_few8, 2, 8)
-
-/* ---- bringing a tile to local memory ---- */
-/* Into registers: the rows m .. of x in quads (gx), o .. of w in granules (gw) with their scales, KS
- * values from k0 on, by LANES lanes. */
-#define STAGE_REGS(TM, TN, KS, LANES)                                                                          \
-    float4 gx[(TM * KS / 4 + LANES - 1) / LANES];                                                              \
-    granule gw[(TN * KS / TE + LANES - 1) / LANES];                                                            \
-    float2 gs[(TN * KS / TE + LANES - 1) / LANES];
-#define STAGE(k0, TM, TN, KS, LANES)                                                                           \
-    UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
-    {                                                                                                          \
-        const int e = lane + i * LANES, at = (k0) + stage_k(e, KS, 4);                                         \
-        gx[i] = quad(xs_mem + (ulong)min(m + stage_row(e, KS, 4), n_rows - 1) * k, at, k);                            \
-    }                                                                                                          \
-    UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
-    {                                                                                                          \
-        const int e = lane + i * LANES, at = (k0) + stage_k(e, KS, TE);                                        \
-        ROW row = ws_mem + (ulong)min(o + stage_row(e, KS, TE), n_w - 1) * row_stride(k);                       \
-        gw[i] = at < k ? granule_load(row, at, k) : (granule)0;                                                \
-        gs[i] = at < k ? granule_scale(row, at, k) : (float2)0.0f;                                             \
-    }
-
-/* Out of registers: value kk of row r goes to xs[PX(r, kk)], ws[PW(r, kk)]. */
-#define PUT4(base, P, r, kk, f)                                                                                \
-    base[P(r, kk)] = (f).x;                                                                                    \
-    base[P(r, (kk) + 1)] = (f).y;                                                                              \
-    base[P(r, (kk) + 2)] = (f).z;                                                                              \
-    base[P(r, (kk) + 3)] = (f).w;
-#define STORE(TM, TN, KS, LANES, PX, PW)                                                                       \
-    UNROLL for (int i = 0; i < (TM * KS / 4 + LANES - 1) / LANES; i++)                                         \
-    {                                                                                                          \
-        const int e = lane + i * LANES;                                                                        \
-        if (TM * KS / 4 % LANES == 0 || e < TM * KS / 4) {                                                     \
-            PUT4(xs, PX, stage_row(e, KS, 4), stage_k(e, KS, 4), gx[i])                                                \
-        }                                                                                                      \
-    }                                                                                                          \
-    UNROLL for (int i = 0; i < (TN * KS / TE + LANES - 1) / LANES; i++)                                        \
-    {                                                                                                          \
-        const int e = lane + i * LANES;                                                                        \
-        if (TN * KS / TE % LANES == 0 || e < TN * KS / TE) {                                                   \
-            UNROLL for (int j = 0; j < TE / 4; j++)                                                            \
-            {                                                                                                  \
-                const float4 f = scaled(granule_raw(gw[i], j), gs[i]);                                         \
-                PUT4(ws, PW, stage_row(e, KS, TE), stage_k(e, KS, TE) + 4 * j, f)                                     \
-            }                                                                                                  \
-        }                                                                                                      \
-    }
-
-/* the next step's data travel while this one computes; values of 16 at once would take too many registers */
-#if UNITS
-#define FETCH_AHEAD STAGE
-#define FETCH_NOW(k0, TM, TN, KS, LANES)
-#else
-#define FETCH_AHEAD(k0, TM, TN, KS, LANES)
-#define FETCH_NOW STAGE
-#endif
 
 /* ---- many rows: TM x 64 outputs, 8 x 4 a lane, one chain along k ---- */
 #ifndef TM
@@ -192,51 +126,6 @@ __kernel GROUP(LANES) MOST_REGISTERS void linear_tile(LINEAR_ARGS)
 }
 
 /* ---- the canonical order ---- */
-/* 16 neighbouring lanes are the 16 partial sums; each keeps NW x NX outputs of its l and walks along k
- * in steps of 16, w and x from local memory.  SW x SX such sets make a group.  red: 16 partial sums
- * of 16 outputs a set, pitch 17. */
-#define RED_SIZE(SETS) ((SETS) * 16 * 17)
-#define CANON_BODY(NW, NX, SW, SX, KC, WRITE_OUT)                                                              \
-    __local float xs[SX * NX * (KC + 16 / NW)], ws[SW * NW * (KC + 16 / NW)], red[RED_SIZE(SW * SX)];          \
-    const int l = lane % 16, set = lane / 16, sw = set % SW, sx = set / SW;                                    \
-    float acc[NW * NX];                                                                                        \
-    UNROLL for (int i = 0; i < NW * NX; i++) acc[i] = 0.0f;                                                    \
-    STAGE_REGS((SX * NX), (SW * NW), KC, WG)                                                                   \
-    FETCH_AHEAD(0, (SX * NX), (SW * NW), KC, WG)                                                               \
-    for (int k0 = 0; k0 < k; k0 += KC) {                                                                       \
-        FETCH_NOW(k0, (SX * NX), (SW * NW), KC, WG)                                                            \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
-        STORE((SX * NX), (SW * NW), KC, WG, CX_##KC##_##NW, CX_##KC##_##NW)                                    \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
-        if (k0 + KC < k) {                                                                                     \
-            FETCH_AHEAD(k0 + KC, (SX * NX), (SW * NW), KC, WG)                                                 \
-        }                                                                                                      \
-        for (int s = l; s < min(KC, k - k0); s += 16) {                                                        \
-            float a[NW];                                                                                       \
-            UNROLL for (int i = 0; i < NW; i++) a[i] = ws[CX_##KC##_##NW(sw * NW + i, s)];                     \
-            UNROLL for (int j = 0; j < NX; j++)                                                                \
-            {                                                                                                  \
-                const float b = xs[CX_##KC##_##NW(sx * NX + j, s)];                                            \
-                UNROLL for (int i = 0; i < NW; i++) acc[i * NX + j] = fma(a[i], b, acc[i * NX + j]);           \
-            }                                                                                                  \
-        }                                                                                                      \
-    }                                                                                                          \
-    UNROLL for (int at = 0; at < NW * NX; at += 16)                                                            \
-    {                                                                                                          \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
-        UNROLL for (int i = 0; i < 16 && at + i < NW * NX; i++) red[(set * 16 + i) * 17 + l] = acc[at + i];    \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                          \
-        const int row = m + sx * NX + (at + l) % NX, col = o + sw * NW + (at + l) / NX;                        \
-        if (at + l < NW * NX && row < n_rows && col < n_w) {                                                   \
-            const float v = tree_of(red + (set * 16 + l) * 17);                                                \
-            WRITE_OUT(row, col, v);                                                                            \
-        }                                                                                                      \
-    }
-/* rows of a set's two neighbours 16 banks apart */
-#define CX_128_2(r, kk) ((r) * (128 + 8) + (kk))
-#define CX_64_4(r, kk) ((r) * (64 + 4) + (kk))
-#define CX_32_8(r, kk) ((r) * (32 + 2) + (kk))
-
 #define LINEAR_CANON(name, NW, NX, SW, SX, KC)                                                                 \
     __kernel GROUP(WG) MOST_REGISTERS void name(LINEAR_ARGS)                                                                  \
     {                                                                                                          \
@@ -274,14 +163,8 @@ __kernel GROUP(WG) MOST_REGISTERS void experts_row(EXPERT_ARGS)
     __local float t[R * WG];
     EXPERT_OF_PAIR
     const int o = (int)get_group_id(0) * R;
-    float acc[R];
-    ROW w[R];
-    UNROLL for (int r = 0; r < R; r++)
-    {
-        w[r] = ws_mem + (ulong)min(o + r, n_w - 1) * row_stride(k);
-        acc[r] = 0.0f;
-    }
-    row_sums(acc, w, xs_mem, lane, WG, k);
+    BEGIN_ROWS(ws, R, ws_mem, o, acc, R)
+    row_sums(acc, ws, xs_mem, lane, WG, k);
     UNROLL for (int r = 0; r < R; r++) t[r * WG + lane] = acc[r];
     tree_wg(t, R, lane);
     if (lane < R && o + lane < n_w)

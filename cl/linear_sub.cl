@@ -14,14 +14,8 @@ __kernel GROUP(WG) void linear_sub(LINEAR_ARGS)
     const int lane = (int)get_sub_group_local_id(), n_lanes = (int)get_sub_group_size();
     const int o = ((int)get_group_id(0) * (int)get_num_sub_groups() + (int)get_sub_group_id()) * R;
     const int row = group_at(1);
-    float acc[R];
-    ROW w[R];
-    UNROLL for (int r = 0; r < R; r++)
-    {
-        w[r] = IN_PTR(uchar, w) + (ulong)min(o + r, n_w - 1) * row_stride(k);
-        acc[r] = 0.0f;
-    }
-    row_sums(acc, w, IN_PTR(float, x) + (ulong)row * k, lane, n_lanes, k);
+    BEGIN_ROWS(ws, R, IN_PTR(uchar, w), o, acc, R)
+    row_sums(acc, ws, IN_PTR(float, x) + (ulong)row * k, lane, n_lanes, k);
     UNROLL for (int r = 0; r < R; r++)
     {
         const float sum = sub_group_reduce_add(acc[r]);

@@ -1,5 +1,5 @@
 /* The largest of a part of a row, GPU family: 64 lanes read neighbouring
- * values; the same answer as pick.cl, whose argmax_join joins the parts.
+ * values; the same answer as pick_cpu.cl; pick.cl's argmax_join joins the parts.
  * Must not know what the values are. */
 #include "common.clh"
 

@@ -1,4 +1,5 @@
-/* Which experts a row goes to, and the weighted sum of what they gave.
+/* Which experts a row goes to, the pairs of row and expert in groups of one
+ * expert, and the weighted sum of what they gave.
  * The choice stays on the device; sums run in the canonical order and experts
  * are added in the order of their rank. */
 #include "common.clh"
@@ -56,4 +57,45 @@ __kernel void mix_experts(OUT(out), IN(w), IN(y), const int n_used, const int n,
     for (int j = 1; j < n_used; j++)
         sum = fma(a[j], b[(ulong)j * n], sum);
     OUT_PTR(float, out)[(ulong)r * n + i] = sum;
+}
+
+/* ---- pairs by expert: for products of many rows ---- */
+/* counts[e] = pairs that go to expert e.  global (n_experts) */
+__kernel void count_pairs(OUT(counts), IN(ids), const int n_pairs, const int n_experts)
+{
+    const int e = (int)get_global_id(0);
+    int n = 0;
+    if (e >= n_experts)
+        return;
+    for (int p = 0; p < n_pairs; p++)
+        n += IN_PTR(int, ids)[p] == e;
+    OUT_PTR(int, counts)[e] = n;
+}
+
+/* order: the pairs by expert, those of an expert rising; tiles: first and end in it of at most tile_rows pairs of one
+ * expert, of tiles not used both 0.  global (n_experts) */
+__kernel void group_pairs(OUT(order), OUT(tiles), IN(counts), IN(ids), const int n_pairs, const int n_experts,
+                          const int tile_rows, const int n_tiles)
+{
+    const int e = (int)get_global_id(0);
+    const __global int *n = IN_PTR(int, counts), *id = IN_PTR(int, ids);
+    __global int *to = OUT_PTR(int, order), *t = OUT_PTR(int, tiles);
+    int at = 0, tile = 0;
+    if (e >= n_experts)
+        return;
+    for (int i = 0; i < e; i++) {
+        at += n[i];
+        tile += (n[i] + tile_rows - 1) / tile_rows;
+    }
+    const int end = at + n[e];
+    for (int first = at; first < end; first += tile_rows, tile++) {
+        t[2 * tile] = first;
+        t[2 * tile + 1] = min(first + tile_rows, end);
+    }
+    for (int p = 0; p < n_pairs && at < end; p++)
+        if (id[p] == e)
+            to[at++] = p;
+    if (e == n_experts - 1)
+        for (; tile < n_tiles; tile++)
+            t[2 * tile] = t[2 * tile + 1] = 0;
 }

@@ -23,8 +23,7 @@ static void store(struct clb *c, const struct kv_layer *kv, const struct tensor 
     cl_arg_int(&l, kv->page_size);
     cl_arg_int(&l, rows->pages.cols);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 3, (size_t[]){(size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows},
-           (size_t[]){16, 1, 1});
+    cl_run_items(&l, 3, (size_t[]){(size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows});
 }
 
 void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,

@@ -69,7 +69,10 @@ enum cl_kern {
     CLK_LINEAR_MANY, /* of f32 weights */
     CLK_WIDEN,
     CLK_LINEAR_EXPERTS,
+    CLK_EXPERTS_4,
     CLK_MIX,
+    CLK_COUNT_PAIRS,
+    CLK_GROUP_PAIRS,
     CLK_SILU_MUL,
     CLK_GELU_TANH_MUL,
     CLK_GELU_ERF_MUL,
@@ -181,7 +184,7 @@ struct cl_rows {
 bool cl_rows_at(const struct tensor *t, int64_t row, struct cl_rows *out);
 size_t cl_row_size(const struct tensor *t); /* bytes */
 /* Device memory of at least `size` bytes that lives until the next call with the same slot; NULL: latched. */
-enum { CL_SCRATCH_ATTN, CL_SCRATCH_GEMM, CL_SCRATCH_TMP, CL_SCRATCH_FAST, CL_SCRATCH_COUNT };
+enum { CL_SCRATCH_ATTN, CL_SCRATCH_GEMM, CL_SCRATCH_TMP, CL_SCRATCH_FAST, CL_SCRATCH_PAIRS, CL_SCRATCH_COUNT };
 cl_mem cl_scratch_get(struct clb *c, int slot, size_t size);
 void cl_scratch_free(struct clb *c);
 /* A buffer of n_parts empty parts, NULL + err. */
@@ -249,6 +252,8 @@ void cl_arg_local(struct cl_launch *l, size_t size);
 /* Rounds global up to local, cuts local to what kernel and device allow (a power of two), halves it once more
  * when the launch is refused for resources; kernels guard their own ranges. local 0 = 1. */
 void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *local);
+/* The same for kernels whose work-items share nothing: in groups that suit the family. */
+void cl_run_items(struct cl_launch *l, int dims, const size_t *global);
 
 /* ---- times (profile.c) ---- */
 void cl_profile_open(struct clb *c);
@@ -339,8 +344,16 @@ void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struc
                     cl_ulong x_off, const struct tensor *x, const struct tensor *bias);
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                    const struct tensor *bias);
-/* The kernel for experts' products, a group of 64 for *cols rows of a matrix. */
-cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x, int *cols);
+/* The kernel for experts' products: `items` work-items, of groups of `group`, take `rows` pairs, grouped by expert where
+ * these are more than one, by `cols` rows of a matrix. */
+struct cl_experts_form {
+    cl_kernel kernel;
+    int rows, cols;
+    size_t items, group;
+};
+enum { CL_GROUPED_FROM = 4 }; /* pairs for each expert from which they are grouped by it */
+struct cl_experts_form cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts,
+                                      const struct tensor *x, int64_t n_pairs);
 /* false: heads too large for it. */
 bool cl_attention_gpu(struct clb *c, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,
                       const struct kv_rows *rows, const struct attention_args *args);

@@ -20,7 +20,7 @@ void cl_embed(struct backend *be, const struct tensor *out, const struct tensor 
         cl_arg_int(&l, out->rows);
         cl_arg_int(&l, part.row);
         cl_arg_int(&l, part.n_rows);
-        cl_run(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows}, (size_t[]){16, 1});
+        cl_run_items(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows});
     }
 }
 
@@ -38,7 +38,7 @@ void cl_rope(struct backend *be, const struct tensor *x, const struct tensor *cs
     cl_arg_int(&l, pairs == OP_PAIRS_HALVES ? n_rot / 2 : 1);
     cl_arg_int(&l, n_heads);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 3, (size_t[]){(size_t)n_rot / 2, (size_t)n_heads, (size_t)x->rows}, (size_t[]){16, 1, 1});
+    cl_run_items(&l, 3, (size_t[]){(size_t)n_rot / 2, (size_t)n_heads, (size_t)x->rows});
 }
 
 static uint64_t count(const struct tensor *t)
@@ -46,22 +46,25 @@ static uint64_t count(const struct tensor *t)
     return (uint64_t)t->rows * (uint64_t)t->cols;
 }
 
-static void run_elements(struct cl_launch *l, uint64_t n)
+/* 16 values to a work-item, in the GPU family one. */
+static void run_elements(struct cl_launch *l, enum op_id op, uint64_t n)
 {
+    uint64_t width = cl_gpu_op(l->c, op, DTYPE_F32) ? 1 : 16;
+
     cl_arg_ulong(l, n);
-    cl_run(l, 1, (size_t[]){(size_t)((n + 15) / 16)}, (size_t[]){16});
+    cl_run_items(l, 1, (size_t[]){(size_t)((n + width - 1) / width)});
 }
 
-static void two_inputs(struct backend *be, enum cl_kern kern, const struct tensor *out,
-                       const struct tensor *a, const struct tensor *b, const char *what)
+static void two_inputs(struct backend *be, enum cl_kern kern, enum op_id op, const struct tensor *out,
+                       const struct tensor *a, const struct tensor *b)
 {
     struct clb *c = (struct clb *)be;
-    struct cl_launch l = cl_begin(c, cl_kern(c, kern, 0), what);
+    struct cl_launch l = cl_begin(c, cl_kern(c, kern, 0), op_name(op));
 
     cl_arg_tensor(&l, out);
     cl_arg_tensor(&l, a);
     cl_arg_tensor(&l, b);
-    run_elements(&l, count(out));
+    run_elements(&l, op, count(out));
 }
 
 void cl_act_mul(struct backend *be, const struct tensor *out, const struct tensor *gate,
@@ -69,12 +72,12 @@ void cl_act_mul(struct backend *be, const struct tensor *out, const struct tenso
 {
     static const enum cl_kern kerns[] = {
         [OP_SILU] = CLK_SILU_MUL, [OP_GELU_TANH] = CLK_GELU_TANH_MUL, [OP_GELU_ERF] = CLK_GELU_ERF_MUL};
-    two_inputs(be, kerns[act], out, gate, up, "act_mul");
+    two_inputs(be, kerns[act], OP_ACT_MUL, out, gate, up);
 }
 
 void cl_add(struct backend *be, const struct tensor *out, const struct tensor *a, const struct tensor *b)
 {
-    two_inputs(be, CLK_ADD, out, a, b, "add");
+    two_inputs(be, CLK_ADD, OP_ADD, out, a, b);
 }
 
 void cl_scale(struct backend *be, const struct tensor *x, float s)
@@ -84,7 +87,7 @@ void cl_scale(struct backend *be, const struct tensor *x, float s)
 
     cl_arg_tensor(&l, x);
     cl_arg_float(&l, s);
-    run_elements(&l, count(x));
+    run_elements(&l, OP_SCALE, count(x));
 }
 
 void cl_softcap(struct backend *be, const struct tensor *x, float cap)
@@ -95,5 +98,5 @@ void cl_softcap(struct backend *be, const struct tensor *x, float cap)
     cl_arg_tensor(&l, x);
     cl_arg_float(&l, cap);
     cl_arg_float(&l, 1.0f / cap);
-    run_elements(&l, count(x));
+    run_elements(&l, OP_SOFTCAP, count(x));
 }

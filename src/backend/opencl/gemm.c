@@ -154,7 +154,7 @@ static void widen(struct clb *c, cl_mem to, const struct cl_rows *part, const st
     cl_arg_mem(&l, part->mem, part->off);
     cl_arg_int(&l, w->cols);
     cl_arg_int(&l, part->n_rows);
-    cl_run(&l, 2, (size_t[]){cl_ceil_div(w->cols, 16), (size_t)part->n_rows}, (size_t[]){16, 1});
+    cl_run_items(&l, 2, (size_t[]){cl_ceil_div(w->cols, 16), (size_t)part->n_rows});
 }
 
 static void add_bias(struct clb *c, const struct tensor *out, const struct tensor *bias)
@@ -165,7 +165,7 @@ static void add_bias(struct clb *c, const struct tensor *out, const struct tenso
     cl_arg_tensor(&l, bias);
     cl_arg_int(&l, out->cols);
     cl_arg_int(&l, out->rows);
-    cl_run(&l, 2, (size_t[]){(size_t)out->cols, (size_t)out->rows}, (size_t[]){16, 1});
+    cl_run_items(&l, 2, (size_t[]){(size_t)out->cols, (size_t)out->rows});
 }
 
 int gemm_run(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,

@@ -141,3 +141,22 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
     if (l->code != CL_SUCCESS)
         cl_fail(l->c, l->code, l->what);
 }
+
+/* ---- work-items on their own ---- */
+/* A processor's thread takes a group as a loop of a few.  Waves of a GPU have up to 64 lanes, which smaller groups
+ * leave idle: what a short first dimension does not fill comes from the second.  Only the first dimension, which a model
+ * fixes, decides: what was made ready at load is what runs. */
+enum { CPU_ITEMS = 16, WAVE = 64 };
+
+void cl_run_items(struct cl_launch *l, int dims, const size_t *global)
+{
+    size_t local[3] = {CPU_ITEMS, 1, 1};
+
+    if (l->c->gpu) {
+        local[0] = dims > 1 ? 1 : WAVE;
+        while (local[0] < WAVE && local[0] < global[0])
+            local[0] *= 2;
+        local[1] = WAVE / local[0];
+    }
+    cl_run(l, dims, global, local);
+}

@@ -52,13 +52,13 @@ bool cl_in_units(const struct tensor *w, cl_ulong off, const struct tensor *x)
     return has && w->cols % 32 == 0 && off % 16 == 0 && cl_row_stride(w) % 16 == 0 && x_off % 16 == 0;
 }
 
-static cl_kernel kernel_for(struct clb *c, const char *name, const struct tensor *w, bool units)
+static cl_kernel kernel_for(struct clb *c, const char *file, const char *name, const struct tensor *w, bool units)
 {
     char options[128];
 
     snprintf(options, sizeof options, "-DWT=WT_%s -DSPLIT=%d -DUNITS=%d%s%s", dtype_info(w->dtype)->name,
              cl_is_split(w), units, is_narrow(c) ? " -DTM=32" : "", c->sub_least);
-    return cl_kernel_get(c, "linear_gpu.cl", options, name);
+    return cl_kernel_get(c, file, options, name);
 }
 
 static const struct form *form_for(const struct clb *c, int64_t n_rows, bool units)
@@ -90,7 +90,7 @@ static void run_part(struct clb *c, const struct cl_rows *part, const struct ten
 {
     bool units = cl_in_units(w, part->off, x);
     const struct form *f = form_for(c, x->rows, units);
-    struct cl_launch l = cl_begin(c, kernel_for(c, f->kernel, w, units), "linear");
+    struct cl_launch l = cl_begin(c, kernel_for(c, "linear_gpu.cl", f->kernel, w, units), "linear");
     size_t group = (size_t)f->group;
 
     cl_ulong x_off;
@@ -111,9 +111,10 @@ void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor 
             run_part(c, &part, out, x, w, bias);
 }
 
-cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts, const struct tensor *x,
-                         int *cols)
+struct cl_experts_form cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts,
+                                      const struct tensor *x, int64_t n_pairs)
 {
+    struct cl_experts_form f = {.rows = 1, .items = 64, .group = 64};
     bool units = true;
 
     for (int e = 0; e < n_experts; e++) {
@@ -121,6 +122,13 @@ cl_kernel cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_expe
         cl_tensor_mem(&experts[e], &off);
         units = units && cl_in_units(&experts[e], off, x);
     }
-    *cols = c->canonical ? 8 : units ? 4 : 2;
-    return kernel_for(c, c->canonical ? "experts_canon" : "experts_row", &experts[0], units);
+    if (n_pairs >= (int64_t)CL_GROUPED_FROM * n_experts) {
+        f.rows = units ? 8 : 4;
+        f.cols = 16;
+        f.kernel = kernel_for(c, "experts_gpu.cl", "experts_tile", &experts[0], units);
+    } else {
+        f.cols = c->canonical ? 8 : units ? 4 : 2;
+        f.kernel = kernel_for(c, "linear_gpu.cl", c->canonical ? "experts_canon" : "experts_row", &experts[0], units);
+    }
+    return f;
 }

@@ -9,6 +9,10 @@
 
 enum { GROUP = 64, SUB_ROWS = 4, FAST_ROWS = 4, X_BLOCK = 32 };
 
+/* The most rows of x for which linear_fast4 is the faster: it reads the weights once for 4 of them, the tile once for
+ * 64, which it computes also where there are less (cl/README.md, with the figures). */
+static const int64_t fast_most[CLV_COUNT] = {[CLV_DOT] = 32, [CLV_HALF] = 16};
+
 static void put_options(char *out, size_t size, const struct clb *c, const struct tensor *w, const char *more)
 {
     snprintf(out, size, "%s -DWT=WT_%s -DSPLIT=%d -DUNITS=1 %s%s", cl_variant_std(c),
@@ -66,7 +70,7 @@ static bool run_fast(struct clb *c, enum cl_variant v, const struct cl_rows *par
     cl_arg_tensor(&l, x);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, x->rows);
-    cl_run(&l, 2, (size_t[]){(size_t)x->cols / X_BLOCK, (size_t)x->rows}, (size_t[]){16, 1});
+    cl_run_items(&l, 2, (size_t[]){(size_t)x->cols / X_BLOCK, (size_t)x->rows});
 
     l = cl_begin(c, k, "linear");
     cl_linear_args(&l, part, out, scratch, 0, x, bias);
@@ -83,7 +87,7 @@ bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct t
     if (!cl_in_units(w, part->off, x))
         return false;
     for (int v = CLV_DOT; v <= CLV_HALF; v++)
-        if (cl_variant(c, (enum cl_variant)v, OP_LINEAR, w->dtype) &&
+        if (x->rows <= fast_most[v] && cl_variant(c, (enum cl_variant)v, OP_LINEAR, w->dtype) &&
             run_fast(c, (enum cl_variant)v, part, out, x, w, bias))
             return true;
     return x->rows == 1 && cl_variant(c, CLV_SUB, OP_LINEAR, w->dtype) && run_sub(c, part, out, x, w, bias);

@@ -16,7 +16,7 @@ void cl_gather_rows(struct backend *be, const struct tensor *out, const struct t
     cl_arg_tensor(&l, rows);
     cl_arg_int(&l, out->cols);
     cl_arg_int(&l, out->rows);
-    cl_run(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows}, (size_t[]){16, 1});
+    cl_run_items(&l, 2, (size_t[]){cl_ceil_div(out->cols, 16), (size_t)out->rows});
 }
 
 void cl_argmax(struct backend *be, const struct tensor *out, const struct tensor *x)

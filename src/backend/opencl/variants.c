@@ -31,16 +31,19 @@ static const struct row {
     [CLK_LINEAR_MANY] = {OP_LINEAR, true, {{"linear_cpu.cl", "linear_many"}}},
     [CLK_WIDEN] = {OP_LINEAR, true, {{"linear_cpu.cl", "widen"}}},
     [CLK_LINEAR_EXPERTS] = {OP_LINEAR_EXPERTS, true, {{"linear_cpu.cl", "linear_experts"}}},
+    [CLK_EXPERTS_4] = {OP_LINEAR_EXPERTS, true, {{"linear_cpu.cl", "experts_4"}}},
     [CLK_MIX] = {OP_LINEAR_EXPERTS, false, {{"route.cl", "mix_experts"}}},
-    [CLK_SILU_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_silu"}}},
-    [CLK_GELU_TANH_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_gelu_tanh"}}},
-    [CLK_GELU_ERF_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_gelu_erf"}}},
-    [CLK_ADD] = {OP_ADD, false, {{"elem.cl", "add"}}},
-    [CLK_SCALE] = {OP_SCALE, false, {{"elem.cl", "scale"}}},
-    [CLK_SOFTCAP] = {OP_SOFTCAP, false, {{"elem.cl", "softcap"}}},
+    [CLK_COUNT_PAIRS] = {OP_LINEAR_EXPERTS, false, {{"route.cl", "count_pairs"}}},
+    [CLK_GROUP_PAIRS] = {OP_LINEAR_EXPERTS, false, {{"route.cl", "group_pairs"}}},
+    [CLK_SILU_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_silu"}, {"elem_gpu.cl", "act_mul_silu"}}},
+    [CLK_GELU_TANH_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_gelu_tanh"}, {"elem_gpu.cl", "act_mul_gelu_tanh"}}},
+    [CLK_GELU_ERF_MUL] = {OP_ACT_MUL, false, {{"elem.cl", "act_mul_gelu_erf"}, {"elem_gpu.cl", "act_mul_gelu_erf"}}},
+    [CLK_ADD] = {OP_ADD, false, {{"elem.cl", "add"}, {"elem_gpu.cl", "add"}}},
+    [CLK_SCALE] = {OP_SCALE, false, {{"elem.cl", "scale"}, {"elem_gpu.cl", "scale"}}},
+    [CLK_SOFTCAP] = {OP_SOFTCAP, false, {{"elem.cl", "softcap"}, {"elem_gpu.cl", "softcap"}}},
     [CLK_ROUTE] = {OP_ROUTE, false, {{"route.cl", "route"}}},
     [CLK_GATHER_ROWS] = {OP_GATHER_ROWS, false, {{"pick.cl", "gather_rows"}}},
-    [CLK_ARGMAX_PART] = {OP_ARGMAX, false, {{"pick.cl", "argmax_part"}, {"pick_gpu.cl", "argmax_part"}}},
+    [CLK_ARGMAX_PART] = {OP_ARGMAX, false, {{"pick_cpu.cl", "argmax_part"}, {"pick_gpu.cl", "argmax_part"}}},
     [CLK_ARGMAX_JOIN] = {OP_ARGMAX, false, {{"pick.cl", "argmax_join"}}},
     [CLK_TOPK] = {OP_TOPK, false, {{"pick.cl", "topk"}}},
 };
@@ -154,7 +157,11 @@ static bool has_weights(enum op_id op)
 
 static bool has_variant(enum op_id op)
 {
-    return has_weights(op) || op == OP_RMSNORM || op == OP_ATTENTION || op == OP_ARGMAX;
+    bool any = has_weights(op) || op == OP_ATTENTION;
+
+    for (int i = 0; i < CLK_COUNT && !any; i++)
+        any = rows[i].op == op && rows[i].family[1].kernel != NULL;
+    return any;
 }
 
 bool cl_gpu_op(struct clb *c, enum op_id op, enum dtype dtype)
