@@ -1,11 +1,13 @@
 /* The sampler against golden/sampling, its edge rules, the draw, the ranges of
  * its settings; and selection against a sort.  No model is needed for any of
  * it. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "run/sampler.h"
+#include "run/sampler_scan.h"
 #include "run/sampler_select.h"
 #include "tests/test.h"
 
@@ -453,6 +455,64 @@ START_TEST(selection_equals_sorting)
 }
 END_TEST
 
+/* Lengths around the blocks and lanes of the scan. */
+static const int scan_sizes[] = {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000};
+#define SCAN_MAX 1000
+
+START_TEST(scan_equals_a_plain_loop)
+{
+    float x[SCAN_MAX], max[SCAN_MAX / SCAN_BLOCK + 1];
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    int n = scan_sizes[_i];
+    for (int round = 0; round < 50; round++) {
+        int64_t best = 0, first = -1;
+        for (int i = 0; i < n; i++) /* few values, so that many are equal; -0 equals 0 */
+            x[i] = (float)((i * 7919 + round * 104729) % 13 - 12) * (round % 2 ? 0.5f : 1e30f);
+        for (int i = 1; i < n; i++)
+            best = x[i] > x[best] ? i : best;
+        test_that(scan_logits(x, n, -FLT_MAX, &first, max), "%d values", n);
+        test_that(first == best, "%d values: %d, not %d", n, (int)first, (int)best);
+        for (int b = 0; b < (int)scan_n_blocks(n); b++) {
+            float m = x[b * SCAN_BLOCK];
+            for (int i = b * SCAN_BLOCK; i < n && i < (b + 1) * SCAN_BLOCK; i++)
+                m = x[i] > m ? x[i] : m;
+            test_that(max[b] == m, "block %d of %d values", b, n);
+        }
+        for (int k = 0; k < 3; k++) { /* each value that is none, at every place in turn */
+            int at = (round * 31 + k) % n;
+            float kept = x[at];
+            x[at] = bad[k];
+            test_that(!scan_logits(x, n, -FLT_MAX, &first, NULL), "bad value %d at %d of %d", k, at, n);
+            test_that(scan_logits(x, n, -INFINITY, &first, NULL) == (k == 2), "bad value %d at %d of %d", k, at, n);
+            x[at] = kept;
+        }
+    }
+    for (int i = 0; i < n; i++)
+        x[i] = -INFINITY;
+    int64_t first = -1;
+    ck_assert(scan_logits(x, n, -INFINITY, &first, max));
+    ck_assert_int_eq(first, 0);
+}
+END_TEST
+
+START_TEST(weights_are_exponentials)
+{
+    struct select_item item[SCAN_MAX], one;
+    int n = scan_sizes[_i];
+    for (int i = 0; i < n; i++)
+        item[i] = (struct select_item){3 - 0.001 * i * i, 0, i};
+    scan_weights(item, (size_t)n, 3, 1.25);
+    for (int i = 0; i < n; i++) {
+        double y = (3 - 0.001 * i * i - 3) / 1.25, want = y < -700 ? 0 : exp(y);
+        test_that(fabs(item[i].weight - want) <= 1e-11 * want, "e^%g is %g, not %g", y, item[i].weight, want);
+        one = (struct select_item){3 - 0.001 * i * i, 0, 0};
+        scan_weights(&one, 1, 3, 1.25);
+        test_that(one.weight == item[i].weight, "the weight of %d depends on its neighbours", i);
+    }
+    ck_assert(item[0].weight == 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("sampler");
@@ -472,6 +532,8 @@ int main(void)
     tcase_add_test(t, described_in_order);
     tcase_add_test(t, logprobs_of_raw_logits);
     tcase_add_test(t, selection_equals_sorting);
+    tcase_add_loop_test(t, scan_equals_a_plain_loop, 0, (int)(sizeof scan_sizes / sizeof *scan_sizes));
+    tcase_add_loop_test(t, weights_are_exponentials, 0, (int)(sizeof scan_sizes / sizeof *scan_sizes));
     suite_add_tcase(s, t);
     return test_main(s);
 }

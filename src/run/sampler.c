@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "run/sampler_scan.h"
 #include "run/sampler_select.h"
 
 struct sampler {
@@ -24,7 +25,8 @@ struct sampler {
     void *mask_user;
     /* [n_vocab] each, and NULL where no stage in force needs it */
     float *masked;             /* logits as the mask leaves them */
-    double *score;             /* after penalties and bias; not for a plain argmax */
+    float *block_max;          /* [scan_n_blocks] the largest logit of each block; unless greedy or scores differ */
+    double *score;             /* after penalties and bias, where there are any; else the logits are the scores */
     uint32_t *count;           /* occurrences, all zero between calls; for penalties */
     struct select_item *item;  /* kept candidates, rising id; unless greedy */
     struct select_item *work;  /* their copy that selection permutes; for top-k, top-p, typical */
@@ -64,11 +66,12 @@ int sampler_new(struct sampler **out, const struct sampler_params *p, int64_t n_
     if (!s)
         return err_set(err, ERR_NOMEM, "no memory for a sampler");
     size_t n = (size_t)n_vocab;
-    bool failed = false, penalties = has_penalties(p), draws = !is_greedy(p);
+    bool failed = false, penalties = has_penalties(p), draws = !is_greedy(p), scores = penalties || p->n_bias > 0;
     s->p = *p;
     s->n_vocab = n_vocab;
     s->bias = provide(p->n_bias > 0, p->n_bias, sizeof *s->bias, &failed);
-    s->score = provide(draws || penalties || p->n_bias > 0, n, sizeof *s->score, &failed);
+    s->block_max = provide(draws && !scores, scan_n_blocks(n_vocab), sizeof *s->block_max, &failed);
+    s->score = provide(scores, n, sizeof *s->score, &failed);
     s->count = provide(penalties, n, sizeof *s->count, &failed);
     s->item = provide(draws, n, sizeof *s->item, &failed);
     s->work = provide(draws && (p->top_k > 0 || p->top_p < 1 || p->typical_p < 1), n, sizeof *s->work, &failed);
@@ -90,6 +93,7 @@ void sampler_free(struct sampler *s)
         return;
     free(s->bias);
     free(s->masked);
+    free(s->block_max);
     free(s->score);
     free(s->count);
     free(s->item);
@@ -115,29 +119,6 @@ bool sampler_is_plain_argmax(const struct sampler *s)
 {
     const struct sampler_params *p = &s->p;
     return is_greedy(p) && !has_penalties(p) && p->n_bias == 0 && !s->mask;
-}
-
-/* e^x for x <= 0, relative error below 1e-11, from IEEE operations alone (libm's differs between machines):
- * x = n ln 2 + f, Taylor's series of e^f, |f| <= 0.35, then 2^n by its bits.  0 below -700. */
-static double exp_neg(double x)
-{
-    double y = x < -700.0 ? -700.0 : x;
-    double n = (y * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0; /* rounds: 1.5 * 2^52 */
-    double f = (y - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10; /* ln 2 in two parts */
-    double p = 1.0 / 362880;
-    p = p * f + 1.0 / 40320;
-    p = p * f + 1.0 / 5040;
-    p = p * f + 1.0 / 720;
-    p = p * f + 1.0 / 120;
-    p = p * f + 1.0 / 24;
-    p = p * f + 1.0 / 6;
-    p = p * f + 0.5;
-    p = p * f + 1.0;
-    p = p * f + 1.0;
-    int64_t bits = ((int64_t)n + 1023) * (int64_t)(UINT64_C(1) << 52);
-    double two_n;
-    memcpy(&two_n, &bits, sizeof two_n);
-    return x < -700.0 ? 0.0 : p * two_n;
 }
 
 /* ln x for finite, normal x > 0, relative error below 1e-15 away from 1, by IEEE operations alone:
@@ -207,49 +188,18 @@ static const char *name_of(float bad)
     return isnan(bad) ? "NaN" : bad > 0 ? "+Inf" : "-Inf";
 }
 
-/* The first of the largest, with every value looked at once; ERR_NUMERIC for one that a logit cannot be. */
-static int check_logits(const struct sampler *s, const float *logits, int64_t *best, struct err *err)
+/* ERR_NUMERIC for the first value that a logit cannot be. */
+static int bad_logits(const struct sampler *s, const float *logits, float least, struct err *err)
 {
-    float least = s->p.only_finite ? -FLT_MAX : -INFINITY;
-    bool bad = false;
-    int64_t at = 0;
-    for (int64_t i = 0; i < s->n_vocab; i++) {
-        bad |= !(logits[i] >= least && logits[i] <= FLT_MAX);
-        at = logits[i] > logits[at] ? i : at;
-    }
-    *best = at;
-    for (int64_t i = 0; bad && i < s->n_vocab; i++)
-        if (!(logits[i] >= least && logits[i] <= FLT_MAX))
-            return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i,
-                           name_of(logits[i]));
-    return 0;
+    int64_t i = 0;
+    while (i < s->n_vocab - 1 && logits[i] >= least && logits[i] <= FLT_MAX)
+        i++;
+    return err_set(err, ERR_NUMERIC, "non-finite logits: the value of id %lld is %s", (long long)i, name_of(logits[i]));
 }
 
-/* Scores after penalties, bias and mask, and the first of the largest.  A mask only bans, so it may act on the raw
- * logits. */
-static int make_scores(struct sampler *s, const float *logits, const struct sampler_history *h, int64_t *best, double *max,
-                       struct err *err)
+/* Scores after penalties and bias, and the first of the largest. */
+static void make_scores(struct sampler *s, const float *logits, const struct sampler_history *h, int64_t *best)
 {
-    int rc = check_history(s, h->prompt, h->n_prompt, err);
-    if (rc == 0)
-        rc = check_history(s, h->generated, h->n_generated, err);
-    if (rc == 0)
-        rc = check_logits(s, logits, best, err);
-    if (rc < 0)
-        return rc;
-    if (s->mask) {
-        memcpy(s->masked, logits, (size_t)s->n_vocab * sizeof *logits);
-        s->mask(s->mask_user, s->masked, s->n_vocab);
-        logits = s->masked;
-    }
-    if (!s->score) {
-        if (s->mask)
-            *best = 0;
-        for (int64_t i = 1; s->mask && i < s->n_vocab; i++)
-            *best = logits[i] > logits[*best] ? i : *best;
-        *max = (double)logits[*best];
-        return 0;
-    }
     for (int64_t i = 0; i < s->n_vocab; i++)
         s->score[i] = (double)logits[i];
     apply_penalties(s, h);
@@ -259,7 +209,30 @@ static int make_scores(struct sampler *s, const float *logits, const struct samp
     for (int64_t i = 1; i < s->n_vocab; i++)
         if (s->score[i] > s->score[*best])
             *best = i;
-    *max = s->score[*best];
+}
+
+/* Checks all, masks, scores: *logits becomes what candidates are taken from where there are no scores.  A mask only
+ * bans, so it may act on the raw logits. */
+static int prepare(struct sampler *s, const float **logits, const struct sampler_history *h, int64_t *best, double *max,
+                   struct err *err)
+{
+    float least = s->p.only_finite ? -FLT_MAX : -INFINITY;
+    int rc = check_history(s, h->prompt, h->n_prompt, err);
+    if (rc == 0)
+        rc = check_history(s, h->generated, h->n_generated, err);
+    if (rc < 0)
+        return rc;
+    if (!scan_logits(*logits, s->n_vocab, least, best, s->block_max))
+        return bad_logits(s, *logits, least, err);
+    if (s->mask) {
+        memcpy(s->masked, *logits, (size_t)s->n_vocab * sizeof **logits);
+        s->mask(s->mask_user, s->masked, s->n_vocab);
+        *logits = s->masked;
+        scan_logits(*logits, s->n_vocab, -INFINITY, best, s->block_max);
+    }
+    if (s->score)
+        make_scores(s, *logits, h, best);
+    *max = s->score ? s->score[*best] : (double)(*logits)[*best];
     return 0;
 }
 
@@ -272,23 +245,44 @@ static size_t keep_at_least(struct select_item *a, size_t n, double key)
     return m;
 }
 
+static double block_largest(const struct sampler *s, size_t block)
+{
+    int64_t at = (int64_t)block * SCAN_BLOCK, end = at + SCAN_BLOCK < s->n_vocab ? at + SCAN_BLOCK : s->n_vocab;
+    if (s->block_max)
+        return (double)s->block_max[block];
+    double max = s->score[at];
+    for (int64_t i = at + 1; i < end; i++)
+        max = s->score[i] > max ? s->score[i] : max;
+    return max;
+}
+
 /* A score that the k largest all reach, so that what is below needs no candidate: the k-th largest of the
  * maxima of blocks; -Inf where there are too few blocks. */
 static double bound_top_k(struct sampler *s)
 {
-    const int64_t block = 64;
-    size_t n = 0;
-    if (s->p.top_k <= 0 || s->p.top_k > s->n_vocab / block)
+    size_t n = scan_n_blocks(s->n_vocab);
+    if (s->p.top_k <= 0 || s->p.top_k > s->n_vocab / SCAN_BLOCK)
         return -INFINITY;
-    for (int64_t at = 0; at < s->n_vocab; at += block) {
-        int64_t end = at + block < s->n_vocab ? at + block : s->n_vocab;
-        double max = s->score[at];
-        for (int64_t i = at + 1; i < end; i++)
-            max = s->score[i] > max ? s->score[i] : max;
-        s->work[n] = (struct select_item){max, 0, (int32_t)n};
-        n++;
-    }
+    for (size_t b = 0; b < n; b++)
+        s->work[b] = (struct select_item){block_largest(s, b), 0, (int32_t)b};
     return select_kth(s->work, n, (size_t)s->p.top_k);
+}
+
+/* Candidates by rising id: every score that is not -inf and reaches `least`; blocks that hold none are passed over. */
+static size_t take_candidates(struct sampler *s, const float *logits, double least)
+{
+    size_t n = 0;
+    for (int64_t at = 0; at < s->n_vocab; at += SCAN_BLOCK) {
+        int64_t end = s->n_vocab - at < SCAN_BLOCK ? s->n_vocab : at + SCAN_BLOCK;
+        if (s->block_max && (double)s->block_max[at / SCAN_BLOCK] < least)
+            continue;
+        for (int64_t i = at; i < end; i++) {
+            double score = s->score ? s->score[i] : (double)logits[i];
+            if (score > -INFINITY && score >= least)
+                s->item[n++] = (struct select_item){score, 0, (int32_t)i};
+        }
+    }
+    return n;
 }
 
 /* Every score that ties with the k-th stays. */
@@ -359,17 +353,12 @@ static size_t stage_typical(struct sampler *s, size_t n, double max)
     return keep_at_least(s->item, n, select_mass(s->work, n, s->p.typical_p * sum).key);
 }
 
-/* Candidates by rising id with their weights: every score that is not -inf, cut by the stages. */
-static size_t run_stages(struct sampler *s, double max)
+/* Candidates with their weights, cut by the stages. */
+static size_t run_stages(struct sampler *s, const float *logits, double max)
 {
-    size_t n = 0;
-    double least = bound_top_k(s);
-    for (int64_t i = 0; i < s->n_vocab; i++)
-        if (s->score[i] > -INFINITY && s->score[i] >= least)
-            s->item[n++] = (struct select_item){s->score[i], 0, (int32_t)i};
+    size_t n = take_candidates(s, logits, bound_top_k(s));
     n = stage_top_k(s, n);
-    for (size_t i = 0; i < n; i++)
-        s->item[i].weight = exp_neg((s->item[i].key - max) / s->p.temp);
+    scan_weights(s->item, n, max, s->p.temp);
     n = stage_top_p(s, n);
     n = stage_min_p(s, n);
     return stage_typical(s, n, max);
@@ -380,7 +369,7 @@ int sampler_probs(struct sampler *s, const float *logits, const struct sampler_h
 {
     int64_t best = 0;
     double max = 0;
-    int rc = make_scores(s, logits, h, &best, &max, err);
+    int rc = prepare(s, &logits, h, &best, &max, err);
     if (rc < 0)
         return rc;
     if (!(max <= DBL_MAX))
@@ -395,7 +384,7 @@ int sampler_probs(struct sampler *s, const float *logits, const struct sampler_h
         return 0;
     }
     *out = s->cand;
-    *n = run_stages(s, max);
+    *n = run_stages(s, logits, max);
     double sum = total_weight(s->item, *n);
     for (size_t i = 0; i < *n; i++)
         s->cand[i] = (struct sampler_cand){s->item[i].id, (float)(s->item[i].weight / sum)};
