@@ -385,6 +385,10 @@ done
 if kind no-memory-said "$on" FORGE_CLFAKE=0x101f=0,0x1010=0; then # M4: 0 is unknown
     ok same_text --device opencl
 fi
+if kind small-allocations "$on" FORGE_CLFAKE=0x1010=600000; then # M1: weights in parts of rows, steps of fewer positions
+    ok same_text --device opencl --require-device
+    ok err 'steps of 256 positions instead of 512, as one allocation may have 600000 bytes'
+fi
 if kind gpu "$on" FORGE_CLFAKE=0x1000=4,0x1035=0; then
     forge devices
     ok out 'GPU'

@@ -113,6 +113,26 @@ static int shorten(struct loaded *l, struct load_params *p, struct kv_params *kv
     return rc;
 }
 
+/* No tensor of a step may be above a device's largest allocation: fewer rows in a step, down to one a sequence. */
+static int part_steps(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct err *err)
+{
+    int asked = l->chunk, rc = 0;
+
+    for (int i = 0; i < l->n_backends; i++) {
+        struct backend_caps caps;
+        op_caps(l->backends[i], &caps);
+        while (rc == 0 && caps.max_alloc > 0 && need->largest > caps.max_alloc && l->chunk > 1 && l->chunk > kv->max_seqs) {
+            p->chunk = l->chunk / 2;
+            rc = load_settle_rows(l, p, kv, need, err);
+        }
+        if (rc == 0 && l->chunk < asked)
+            log_msg(LOG_INFO, "%s: steps of %d positions instead of %d, as one allocation may have %llu bytes",
+                    op_device(l->backends[i]), l->chunk, asked, (unsigned long long)caps.max_alloc);
+        asked = l->chunk;
+    }
+    return rc;
+}
+
 /* May the list of devices be changed? */
 static bool may_change(const struct loaded *l, const struct load_params *p)
 {
@@ -147,16 +167,18 @@ static int add_cpu(struct loaded *l, const struct load_params *p, int used, stru
 int load_fit(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct load_fit *out,
              struct err *err)
 {
-    struct cost c = find_cost(l, need);
+    struct cost c;
     int64_t layers[REGISTRY_MAX_INSTANCES], n = l->config->n_layers, taken = 0;
     unsigned long long limit = p->backend.mem_limit;
     int used = 0;
 
     out->device[0] = '\0';
-    if (!may_change(l, p))
-        return 0;
+    int rc = part_steps(l, p, kv, need, err);
+    if (rc < 0 || !may_change(l, p))
+        return rc;
+    c = find_cost(l, need);
     bool over = share_out(l, &c, p->backend.mem_limit, layers);
-    int rc = shorten(l, p, kv, need, &c, layers, &over, err);
+    rc = shorten(l, p, kv, need, &c, layers, &over, err);
     if (rc < 0 || !over)
         return rc;
     while (used < l->n_backends && layers[used] > 0)

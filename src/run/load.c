@@ -106,6 +106,7 @@ int load_settle_rows(struct loaded *l, const struct load_params *p, struct kv_pa
     l->work_bytes = forward_bytes(l->config, &limits);
     limits.max_want = 0;
     find_need(l, kv, l->work_bytes - forward_bytes(l->config, &limits), need);
+    need->largest = forward_largest(l->config, &limits);
     return 0;
 }
 

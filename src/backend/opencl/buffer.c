@@ -17,6 +17,12 @@ size_t cl_max_alloc(const struct clb *c)
     return c->dev.max_alloc > 0 ? c->dev.max_alloc : SIZE_MAX;
 }
 
+size_t cl_alloc_room(const struct clb *c, size_t wanted)
+{
+    size_t most = cl_max_alloc(c) / ROUND * ROUND;
+    return wanted < most ? wanted : most;
+}
+
 bool cl_within_budget(const struct clb *c, size_t size, const char *what, struct err *err)
 {
     if (c->budget == 0 || (size <= c->budget && c->used <= c->budget - size))

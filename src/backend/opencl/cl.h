@@ -195,6 +195,7 @@ cl_mem cl_mem_new(struct clb *c, size_t size, const char *what, struct err *err)
 bool cl_within_budget(const struct clb *c, size_t size, const char *what, struct err *err);
 /* Bytes of one memory object: the device's limit, SIZE_MAX = none known. */
 size_t cl_max_alloc(const struct clb *c);
+size_t cl_alloc_room(const struct clb *c, size_t wanted); /* of `wanted` bytes what one allocation may have */
 void cl_window_release(struct clb *c, struct cl_window *w);
 
 /* ---- programs (program.c, cache.c, kernels_text.c generated from cl/) ---- */

@@ -33,7 +33,7 @@ const char *blast_version(void)
 
 void blast_open(struct blast *b, struct clb *c)
 {
-    *b = (struct blast){.c = c, .temp_most = TEMP_MOST};
+    *b = (struct blast){.c = c, .temp_most = cl_alloc_room(c, TEMP_MOST)};
 }
 
 static void drop_temp(struct blast *b)

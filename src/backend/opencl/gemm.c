@@ -172,8 +172,8 @@ int gemm_run(struct clb *c, const struct tensor *out, const struct tensor *x, co
              const struct tensor *bias)
 {
     struct cl_gemm *g = c->gemm;
-    size_t row_size = (size_t)w->cols * sizeof(float);
-    int64_t most = row_size < TILE_SIZE ? (int64_t)(TILE_SIZE / row_size) : 1;
+    size_t row_size = (size_t)w->cols * sizeof(float), room = cl_alloc_room(c, TILE_SIZE);
+    int64_t most = row_size < room ? (int64_t)(room / row_size) : 1;
     struct blast_product p = {.m = x->rows, .k = x->cols, .alpha = 1};
     struct cl_rows part;
     int code = CL_SUCCESS;

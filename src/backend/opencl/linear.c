@@ -64,8 +64,8 @@ static void widen(struct clb *c, cl_mem to, const struct cl_rows *part, int64_t 
 static void run_widened(struct clb *c, const struct tensor *out, const struct tensor *x,
                         const struct tensor *w, const struct tensor *bias)
 {
-    size_t row_size = (size_t)w->cols * sizeof(float);
-    int64_t most = row_size < WIDE_SIZE ? (int64_t)(WIDE_SIZE / row_size) : 1;
+    size_t row_size = (size_t)w->cols * sizeof(float), room = cl_alloc_room(c, WIDE_SIZE);
+    int64_t most = row_size < room ? (int64_t)(room / row_size) : 1;
     cl_mem wide = cl_scratch_get(c, CL_SCRATCH_GEMM, (size_t)most * row_size);
     struct cl_rows part;
 
