@@ -22,9 +22,17 @@ static inline ushort to_half(float f)
     return (ushort)(sign | h);
 }
 
-/* Row r's k or v [n_kv * head_dim] to position pos[r] of sequence seq[r].  Pages are
+#if KV_F16
+#define KV ushort
+#define TO_KV to_half
+#else
+#define KV float
+#define TO_KV
+#endif
+
+/* Row r's k and v [n_kv * head_dim] to position pos[r] of sequence seq[r].  Pages are
  * [n_kv][page_size][head_dim].  global (head_dim, n_kv, rows) */
-__kernel void kv_store(OUT(pool), IN(x), IN(pos), IN(seq), IN(pages), const int head_dim, const int n_kv,
+__kernel void kv_store(OUT(keys), OUT(values), IN(k), IN(v), IN(pos), IN(seq), IN(pages), const int head_dim, const int n_kv,
                        const int page_size, const int max_pages, const int n_rows)
 {
     int d = (int)get_global_id(0), h = (int)get_global_id(1), r = (int)get_global_id(2);
@@ -35,10 +43,7 @@ __kernel void kv_store(OUT(pool), IN(x), IN(pos), IN(seq), IN(pages), const int 
     if (page < 0)
         return;
     ulong at = (((ulong)page * n_kv + h) * page_size + p % page_size) * head_dim + d;
-    float v = IN_PTR(float, x)[((ulong)r * n_kv + h) * head_dim + d];
-#if KV_F16
-    OUT_PTR(ushort, pool)[at] = to_half(v);
-#else
-    OUT_PTR(float, pool)[at] = v;
-#endif
+    ulong from = ((ulong)r * n_kv + h) * head_dim + d;
+    OUT_PTR(KV, keys)[at] = TO_KV(IN_PTR(float, k)[from]);
+    OUT_PTR(KV, values)[at] = TO_KV(IN_PTR(float, v)[from]);
 }

@@ -48,17 +48,14 @@
                 acc[i][j] = fma_part(ws, part_f32(x[j] + step, k - step), acc[i][j], k - step);             \
         }
 
-/* out[r][first + o] = sum_k w[o][k] x[r][k] (+ bias[first + o]) for the n_w rows of w in this memory. */
+/* out[r][first + o] = sum_k w[o][k] x[r][k] for the n_w rows of w in this memory, ended as `ends` says: bias[first + o]
+ * is added, then what stood in out. */
 #define ARGS                                                                                                 \
-    OUT(out), IN(x), IN(w), IN(bias), const int has_bias, const int k, const int n_w, const int n_rows,      \
+    OUT(out), IN(x), IN(w), IN(bias), const int ends, const int k, const int n_w, const int n_rows,          \
         const int first, const int out_cols
 #define PUT(r, o, sums)                                                                                      \
-    {                                                                                                        \
-        float total = tree16(sums);                                                                          \
-        if (has_bias)                                                                                        \
-            total += IN_PTR(float, bias)[first + (o)];                                                       \
-        OUT_PTR(float, out)[(ulong)(r) * out_cols + first + (o)] = total;                                    \
-    }
+    end_at(OUT_PTR(float, out) + (ulong)(r) * out_cols + first + (o), tree16(sums), ends,                    \
+           IN_PTR(float, bias) + first + (o));
 
 /* Rows past the end are clamped for reading and not written.  global (ceil(n_rows / NX), ceil(n_w / NW)) */
 #define LINEAR(name, NW, NX)                                                                                 \
@@ -83,6 +80,43 @@
 LINEAR(linear_1, 1, 1)
 LINEAR(linear_2, ROWS_OF_W(2), 2)
 LINEAR(linear_4, ROWS_OF_W(4), 4)
+
+/* ---- one row of x by several matrices: one launch for them all ---- */
+static inline float dot_row(ROW row, const __global float *from, const int k)
+{
+    ROW w[1];
+    const __global float *x[1];
+    w[0] = row;
+    x[0] = from;
+    TILE(1, 1)
+    return tree16(acc[0][0]);
+}
+#define ROW_OF(w, o) (IN_PTR(uchar, w) + (ulong)(o) * row_size(k))
+
+/* biases: bit i says that matrix i has one.  global (n_a + n_b + n_c) */
+__kernel void linear_qkv(OUT(a), OUT(b), OUT(c), IN(x), IN(wa), IN(wb), IN(wc), IN(ba), IN(bb), IN(bc),
+                         const int biases, const int k, const int n_a, const int n_b, const int n_c)
+{
+    int o = (int)get_global_id(0), i = (o >= n_a) + (o >= n_a + n_b);
+    if (o >= n_a + n_b + n_c)
+        return;
+    o -= i == 0 ? 0 : i == 1 ? n_a : n_a + n_b;
+    float total = dot_row(i == 0 ? ROW_OF(wa, o) : i == 1 ? ROW_OF(wb, o) : ROW_OF(wc, o), IN_PTR(float, x), k);
+    if (biases >> i & 1)
+        total += (i == 0 ? IN_PTR(float, ba) : i == 1 ? IN_PTR(float, bb) : IN_PTR(float, bc))[o];
+    (i == 0 ? OUT_PTR(float, a) : i == 1 ? OUT_PTR(float, b) : OUT_PTR(float, c))[o] = total;
+}
+
+/* out[o] = act(wg[o] . x) * (wu[o] . x); act: 0 silu, 1 gelu_tanh, 2 gelu_erf.  global (n_w) */
+__kernel void gate_up(OUT(out), IN(x), IN(wg), IN(wu), const int act, const int k, const int n_w)
+{
+    int o = (int)get_global_id(0);
+    if (o >= n_w)
+        return;
+    float gate = dot_row(ROW_OF(wg, o), IN_PTR(float, x), k), up = dot_row(ROW_OF(wu, o), IN_PTR(float, x), k);
+    float a = act == 0 ? canon_silu(gate) : act == 1 ? canon_gelu_tanh(gate) : canon_gelu_erf(gate);
+    OUT_PTR(float, out)[o] = a * up;
+}
 
 /* Products with the experts that lie in this memory: offsets[e] is the expert's byte, ~0 = elsewhere.
  * y[p] = experts[ids[p]] . x[p / per_row] for the pairs p.  global (n_w, pairs) */

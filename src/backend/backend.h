@@ -107,6 +107,8 @@ struct backend_ops {
                     const struct tensor *wg, const struct tensor *wu, enum op_act act);
     void (*linear_add)(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
                        const struct tensor *w, const struct tensor *bias);
+    void (*norm_rope)(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+                      const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args);
 };
 
 /* What op.c keeps for every instance; a backend's own struct begins with this. */

@@ -438,10 +438,17 @@ int guard_stand_in(struct guard *g, struct err *err)
     STAND(OP_ARGMAX, argmax);
     STAND(OP_TOPK, topk);
 #undef STAND
-    /* fused forms are composed of the above */
-    g->ops.linear_qkv = g->broken[OP_LINEAR_QKV] != 0 ? NULL : g->ops.linear_qkv;
-    g->ops.gate_up = g->broken[OP_GATE_UP] != 0 ? NULL : g->ops.gate_up;
-    g->ops.linear_add = g->broken[OP_LINEAR_ADD] != 0 ? NULL : g->ops.linear_add;
+    /* Fused forms are composed of the above; a backend composes them of its own operations where it cannot fuse, so
+     * they go with those too. */
+    const uint32_t *b = g->broken;
+    if ((b[OP_LINEAR_QKV] | b[OP_LINEAR]) != 0)
+        g->ops.linear_qkv = NULL;
+    if ((b[OP_GATE_UP] | b[OP_LINEAR] | b[OP_ACT_MUL]) != 0)
+        g->ops.gate_up = NULL;
+    if ((b[OP_LINEAR_ADD] | b[OP_LINEAR] | b[OP_ADD]) != 0)
+        g->ops.linear_add = NULL;
+    if ((b[OP_NORM_ROPE] | b[OP_RMSNORM] | b[OP_ROPE]) != 0)
+        g->ops.norm_rope = NULL;
     return 0;
 }
 

@@ -32,6 +32,7 @@ static const char *const names[OP_COUNT] = {
     [OP_LINEAR_QKV] = "linear_qkv",
     [OP_GATE_UP] = "gate_up",
     [OP_LINEAR_ADD] = "linear_add",
+    [OP_NORM_ROPE] = "norm_rope",
 };
 
 const char *op_name(enum op_id op)
@@ -461,4 +462,39 @@ void op_linear_add(struct backend *be, const struct tensor *x, const struct tens
     be->ops->linear_add(be, x, tmp, h, w, bias);
     leave(be, OP_LINEAR_ADD, h->rows, size_of(h) + size_of(x) + linear_bytes(x, w, bias),
           linear_flops(h, w) + count(x));
+}
+
+/* The heads of x, seen as rows of their own, then rotated. */
+static void compose_norm_rope(struct backend *be, const struct tensor *x, const struct tensor *w,
+                              const struct tensor *cs, int n_heads, const struct norm_rope_args *args)
+{
+    if (w != NULL) {
+        struct tensor heads = tensor_reshape(x, x->rows * n_heads, args->head_dim);
+        op_rmsnorm(be, &heads, &heads, w, args->eps, args->add_one);
+    }
+    if (args->n_rot > 0)
+        op_rope(be, x, cs, n_heads, args->n_rot, args->pairs);
+}
+
+void op_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+                  const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args)
+{
+    if (be->ops->norm_rope == NULL) {
+        compose_norm_rope(be, q, wq, cs, args->n_heads, args);
+        compose_norm_rope(be, k, wk, cs, args->n_kv_heads, args);
+        return;
+    }
+    assert(args->n_heads > 0 && args->n_kv_heads > 0 && args->head_dim > 0);
+    assert(args->n_rot >= 0 && args->n_rot % 2 == 0 && args->n_rot <= args->head_dim);
+    assert(is(be, q, DTYPE_F32, q->rows, (int64_t)args->n_heads * args->head_dim));
+    assert(is(be, k, DTYPE_F32, q->rows, (int64_t)args->n_kv_heads * args->head_dim));
+    assert(wq == NULL || is(be, wq, DTYPE_F32, 1, args->head_dim));
+    assert(wk == NULL || is(be, wk, DTYPE_F32, 1, args->head_dim));
+    assert(args->n_rot == 0 || is(be, cs, DTYPE_F32, q->rows, args->n_rot));
+    if (!enter(be, OP_NORM_ROPE, q, k))
+        return;
+    be->ops->norm_rope(be, q, k, wq, wk, cs, args);
+    uint64_t heads = (uint64_t)q->rows * (uint64_t)(args->n_heads + args->n_kv_heads);
+    leave(be, OP_NORM_ROPE, q->rows, 2 * (size_of(q) + size_of(k)) + (args->n_rot > 0 ? size_of(cs) : 0),
+          heads * (4 * (uint64_t)args->head_dim + 3 * (uint64_t)args->n_rot));
 }

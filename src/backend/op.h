@@ -144,10 +144,22 @@ void op_gate_up(struct backend *be, const struct tensor *out, const struct tenso
 void op_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
                    const struct tensor *w, const struct tensor *bias);
 
+/* Heads before attention: each head of q and k is normed where wq, wk [1, head_dim] are not NULL, then rotated, in
+ * place.  q [n, n_heads * head_dim], k [n, n_kv_heads * head_dim], cs as for op_rope. */
+struct norm_rope_args {
+    float eps;
+    bool add_one;
+    int n_heads, n_kv_heads, head_dim, n_rot;
+    enum op_pairs pairs;
+};
+void op_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+                  const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args);
+
 /* ---- what the instance is and what it did ---- */
 enum op_id {
     OP_EMBED, OP_RMSNORM, OP_LINEAR, OP_ROPE, OP_KV_STORE, OP_ATTENTION, OP_ACT_MUL, OP_ADD, OP_SCALE, OP_SOFTCAP,
-    OP_ROUTE, OP_LINEAR_EXPERTS, OP_GATHER_ROWS, OP_ARGMAX, OP_TOPK, OP_LINEAR_QKV, OP_GATE_UP, OP_LINEAR_ADD, OP_COUNT
+    OP_ROUTE, OP_LINEAR_EXPERTS, OP_GATHER_ROWS, OP_ARGMAX, OP_TOPK, OP_LINEAR_QKV, OP_GATE_UP, OP_LINEAR_ADD,
+    OP_NORM_ROPE, OP_COUNT
 };
 const char *op_name(enum op_id op);
 

@@ -14,7 +14,7 @@ static const double bounds[OP_COUNT] = {
     [OP_KV_STORE] = 0,    [OP_ATTENTION] = 1e-11,  [OP_ACT_MUL] = 1e-12, [OP_ADD] = 0,
     [OP_SCALE] = 0,       [OP_SOFTCAP] = 1e-12,    [OP_ROUTE] = 1e-12,   [OP_LINEAR_EXPERTS] = 1e-12,
     [OP_GATHER_ROWS] = 0, [OP_ARGMAX] = 0,         [OP_TOPK] = 0,        [OP_LINEAR_QKV] = 1e-12,
-    [OP_GATE_UP] = 1e-11, [OP_LINEAR_ADD] = 1e-12,
+    [OP_GATE_UP] = 1e-11, [OP_LINEAR_ADD] = 1e-12,  [OP_NORM_ROPE] = 1e-12,
 };
 
 /* Under --math fast, for products with weights of these types; everything else as above.  int8 in blocks of 32
@@ -124,7 +124,7 @@ static void fused_cases(struct selftest *r, enum dtype dtype)
     const struct backend_ops *ops = r->be[1]->ops;
     bool composed = ops->linear_qkv == NULL && ops->gate_up == NULL && ops->linear_add == NULL;
     for (int c = 0; c < 3; c++) {
-        if (left_out(r, c) || (composed && r->args.scope == SELFTEST_SHORT))
+        if (r->args.scope == SELFTEST_SHORT && (composed || c == 2)) /* one row may have kernels of its own */
             continue;
         int n = rows[c], k = 256, o[3] = {37, 18, 5};
         struct tensor outs[3], ws[3];
@@ -209,6 +209,37 @@ static void rope_cases(struct selftest *r, enum dtype dtype)
                 op_rope(r->be[i], &x.t[i], &cs.t[i], heads, rot,
                         pairs ? OP_PAIRS_INTERLEAVED : OP_PAIRS_HALVES);
                 case_finish(r, &x);
+            }
+}
+
+static void norm_rope_cases(struct selftest *r, enum dtype dtype)
+{
+    static const struct {
+        int n_heads, n_kv_heads, head_dim, n_rot;
+    } shapes[] = {{1, 1, 2, 2}, {6, 2, 40, 20}, {4, 4, 128, 128}, {5, 1, 17, 16}, {2, 2, 256, 64}, {3, 1, 8, 0}};
+    bool composed = r->be[1]->ops->norm_rope == NULL;
+    (void)dtype;
+    for (int s = 0; s < 6; s++)
+        for (int k = 0; k < N_ROW_COUNTS; k++)
+            for (int norms = 0; norms < 2; norms++) {
+                if ((composed && r->args.scope == SELFTEST_SHORT) || left_out(r, s) || rows_left_out(r, k))
+                    continue;
+                int n = row_counts[k], d = shapes[s].head_dim;
+                bool interleaved = (s + k) % 2;
+                struct norm_rope_args args = {1e-6f, k % 2, shapes[s].n_heads, shapes[s].n_kv_heads, d,
+                                              shapes[s].n_rot, interleaved ? OP_PAIRS_INTERLEAVED : OP_PAIRS_HALVES};
+                case_begin(r, OP_NORM_ROPE, DTYPE_F32, "%s%s n=%d heads=%d on %d dim=%d rot=%d",
+                           interleaved ? "interleaved" : "halves", norms ? " normed" : "", n, args.n_heads,
+                           args.n_kv_heads, d, args.n_rot);
+                struct case_pair q = case_f32(r, n, (int64_t)args.n_heads * d, 2),
+                                 key = case_f32(r, n, (int64_t)args.n_kv_heads * d, 2),
+                                 wq = case_weight(r, DTYPE_F32, 1, d), wk = case_weight(r, DTYPE_F32, 1, d),
+                                 cs = case_f32(r, n, args.n_rot > 0 ? args.n_rot : 2, 1);
+                BOTH(i)
+                op_norm_rope(r->be[i], &q.t[i], &key.t[i], norms ? &wq.t[i] : NULL, norms ? &wk.t[i] : NULL,
+                             &cs.t[i], &args);
+                case_compare(r, &q);
+                case_finish(r, &key);
             }
 }
 
@@ -530,7 +561,7 @@ const struct selftest_group selftest_heads = {heads_cases, false};
 
 const struct selftest_group selftest_groups[] = {
     {linear_cases, true},   {embed_cases, true},    {fused_cases, true},      {expert_cases, true},
-    {rmsnorm_cases, false}, {rope_cases, false},    {act_mul_cases, false},   {add_cases, false},
+    {rmsnorm_cases, false}, {rope_cases, false},    {norm_rope_cases, false}, {act_mul_cases, false},   {add_cases, false},
     {scale_cases, false},   {softcap_cases, false}, {attention_cases, false}, {route_cases, false},
     {argmax_cases, false},  {topk_cases, false},    {gather_cases, false},
 };

@@ -101,6 +101,19 @@ static void publish(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+void interrupt_hold(struct interrupt_hold *h)
+{
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &h->before);
+}
+
+void interrupt_release(const struct interrupt_hold *h)
+{
+    pthread_sigmask(SIG_SETMASK, &h->before, NULL);
+}
+
 /* Workers take no signals: those belong to the program's own threads. */
 static int start_workers(struct pool *p)
 {

@@ -4,6 +4,7 @@
 #ifndef FORGE_BASE_THREAD_H
 #define FORGE_BASE_THREAD_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -27,6 +28,15 @@ struct mutex *mutex_new(void);
 void mutex_free(struct mutex *m);
 void mutex_lock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
+
+/* Around calls into a library that starts threads or programs of its own (compilers, linkers): these inherit that the
+ * calling thread takes no interrupt (^C reaches every program of the terminal's group).  One that comes meanwhile
+ * is delivered by release. */
+struct interrupt_hold {
+    sigset_t before;
+};
+void interrupt_hold(struct interrupt_hold *h);
+void interrupt_release(const struct interrupt_hold *h);
 
 /* One lock of the whole process, for calls into an outside library that keeps state of its own for all of it
  * and does not guard it well.  Held for such a call only; never twice by one thread. */

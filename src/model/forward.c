@@ -24,14 +24,6 @@ static void norm(const struct model_config *c, struct backend *be, const struct 
     op_rmsnorm(be, out, x, w, c->rms_eps, c->norm_add_one);
 }
 
-/* Each head's own norm: the same rows seen as [n_rows * n_heads, head_dim]. */
-static void head_norm(const struct model_config *c, struct backend *be, const struct tensor *x,
-                      int64_t n_heads, const struct tensor *w)
-{
-    struct tensor heads = tensor_reshape(x, x->rows * n_heads, c->head_dim);
-    norm(c, be, &heads, &heads, w);
-}
-
 /* x += h w^T + bias, with a norm of the sum's second part where the architecture has one. */
 static void add_projected(const struct model_config *c, struct stage *s, const struct tensor *h,
                           const struct tensor *w, const struct tensor *bias, const struct tensor *post)
@@ -57,15 +49,13 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
                                                                            maybe(&w->v_bias)};
     const struct kv_rows *rows = &s->rows[lc->kv_group];
     struct attention_args args = {c->attn_scale, lc->window, c->attn_softcap, (int)c->n_heads};
+    struct norm_rope_args heads = {c->rms_eps, c->norm_add_one, (int)c->n_heads, (int)c->n_kv_heads,
+                                   (int)c->head_dim, (int)c->n_rot, c->pairs};
 
     norm(c, s->be, &v[WORK_H], &v[WORK_X], &w->attn_norm);
     op_linear_qkv(s->be, &v[WORK_Q], &v[WORK_H], weights, bias);
-    if (c->qk_norm) {
-        head_norm(c, s->be, &v[WORK_Q], c->n_heads, &w->q_norm);
-        head_norm(c, s->be, &v[WORK_K], c->n_kv_heads, &w->k_norm);
-    }
-    op_rope(s->be, &v[WORK_Q], cs, (int)c->n_heads, (int)c->n_rot, c->pairs);
-    op_rope(s->be, &v[WORK_K], cs, (int)c->n_kv_heads, (int)c->n_rot, c->pairs);
+    op_norm_rope(s->be, &v[WORK_Q], &v[WORK_K], c->qk_norm ? &w->q_norm : NULL, c->qk_norm ? &w->k_norm : NULL, cs,
+                 &heads);
     op_kv_store(s->be, &f->kv[l], &v[WORK_K], &v[WORK_V], rows);
     op_attention(s->be, &v[WORK_ATTN], &v[WORK_Q], &f->kv[l], rows, &args);
     add_projected(c, s, &v[WORK_ATTN], &w->o, maybe(&w->o_bias), &w->post_attn_norm);

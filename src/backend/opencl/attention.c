@@ -8,13 +8,16 @@
 
 enum { CHUNK = 64, MAX_SPLIT = 64, MAX_SCRATCH = 64 << 20 };
 
-static void store(struct clb *c, const struct kv_layer *kv, const struct tensor *pool, const struct tensor *x,
-                  const struct kv_rows *rows)
+void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                 const struct tensor *v, const struct kv_rows *rows)
 {
-    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_KV_STORE, pool->dtype), "kv_store");
+    struct clb *c = (struct clb *)be;
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_KV_STORE, kv->k.dtype), "kv_store");
 
-    cl_arg_tensor(&l, pool);
-    cl_arg_tensor(&l, x);
+    cl_arg_tensor(&l, &kv->k);
+    cl_arg_tensor(&l, &kv->v);
+    cl_arg_tensor(&l, k);
+    cl_arg_tensor(&l, v);
     cl_arg_tensor(&l, &rows->pos);
     cl_arg_tensor(&l, &rows->seq);
     cl_arg_tensor(&l, &rows->pages);
@@ -22,15 +25,8 @@ static void store(struct clb *c, const struct kv_layer *kv, const struct tensor 
     cl_arg_int(&l, kv->n_kv_heads);
     cl_arg_int(&l, kv->page_size);
     cl_arg_int(&l, rows->pages.cols);
-    cl_arg_int(&l, x->rows);
-    cl_run_items(&l, 3, (size_t[]){(size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)x->rows});
-}
-
-void cl_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
-                 const struct tensor *v, const struct kv_rows *rows)
-{
-    store((struct clb *)be, kv, &kv->k, k, rows);
-    store((struct clb *)be, kv, &kv->v, v, rows);
+    cl_arg_int(&l, k->rows);
+    cl_run_items(&l, 3, (size_t[]){(size_t)kv->head_dim, (size_t)kv->n_kv_heads, (size_t)k->rows});
 }
 
 /* ---- attention ---- */

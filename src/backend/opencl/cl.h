@@ -62,6 +62,7 @@ enum cl_kern {
     CLK_DEQUANT,
     CLK_RMSNORM,
     CLK_ROPE,
+    CLK_NORM_ROPE,
     CLK_KV_STORE,
     CLK_LINEAR_1,
     CLK_LINEAR_2,
@@ -73,6 +74,8 @@ enum cl_kern {
     CLK_MIX,
     CLK_COUNT_PAIRS,
     CLK_GROUP_PAIRS,
+    CLK_LINEAR_QKV,
+    CLK_GATE_UP,
     CLK_SILU_MUL,
     CLK_GELU_TANH_MUL,
     CLK_GELU_ERF_MUL,
@@ -301,9 +304,25 @@ void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor 
 /* linear.c */
 void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                const struct tensor *bias);
+/* How a product ends. */
+struct cl_end {
+    const struct tensor *bias; /* added; NULL = none */
+    bool add;                  /* then what stands in the output */
+};
 /* By our kernels, whoever else could. */
 void cl_linear_own(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                   const struct tensor *bias);
+                   const struct cl_end *end);
+/* The kernels' arguments for it. */
+void cl_arg_end(struct cl_launch *l, const struct cl_end *end, const struct tensor *any);
+/* fused.c */
+void cl_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+                   const struct tensor *const bias[3]);
+void cl_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+                const struct tensor *wg, const struct tensor *wu, enum op_act act);
+void cl_linear_add(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+                   const struct tensor *w, const struct tensor *bias);
+void cl_norm_rope(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+                  const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args);
 /* attention.c */
 void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
                  const struct kv_rows *rows);
@@ -342,9 +361,9 @@ cl_kernel cl_kern_weight(struct clb *c, enum cl_kern which, const struct tensor 
 bool cl_in_units(const struct tensor *w, cl_ulong off, const struct tensor *x);
 /* The arguments that every kernel of linear_gpu.cl and its variants begins with; xm = the rows of x. */
 void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struct tensor *out, cl_mem xm,
-                    cl_ulong x_off, const struct tensor *x, const struct tensor *bias);
+                    cl_ulong x_off, const struct tensor *x, const struct cl_end *end);
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                   const struct tensor *bias);
+                   const struct cl_end *end);
 /* The kernel for experts' products: `items` work-items, of groups of `group`, take `rows` pairs, grouped by expert where
  * these are more than one, by `cols` rows of a matrix. */
 struct cl_experts_form {
@@ -370,7 +389,7 @@ const char *cl_variant_std(const struct clb *c); /* the build option that its te
 int cl_sub_count(struct clb *c, cl_kernel k); /* sub-groups of a group of 64 work-items, 0 = not told */
 /* A variant of linear for this part of w; false = the base kernels are to be used. */
 bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
-                       const struct tensor *w, const struct tensor *bias);
+                       const struct tensor *w, const struct cl_end *end);
 
 /* ---- shapes ---- */
 static inline size_t cl_ceil_div(int64_t n, int64_t d)

@@ -10,6 +10,7 @@
 #include "backend/opencl/cl.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* extensions of later headers */
 #define DEVICE_UUID 0x106A /* CL_DEVICE_UUID_KHR, 16 bytes */
@@ -261,7 +262,7 @@ static int add_platform(struct cl_device_set *s, cl_platform_id platform, int pl
     return rc;
 }
 
-int cl_device_set_open(struct cl_device_set *s, struct err *err)
+static int list(struct cl_device_set *s, struct err *err)
 {
     cl_platform_id *platforms = NULL;
     cl_uint n = 0;
@@ -286,6 +287,17 @@ int cl_device_set_open(struct cl_device_set *s, struct err *err)
     free(platforms);
     if (rc != 0)
         cl_device_set_close(s);
+    return rc;
+}
+
+/* Drivers start their threads here, or with a context. */
+int cl_device_set_open(struct cl_device_set *s, struct err *err)
+{
+    struct interrupt_hold hold;
+
+    interrupt_hold(&hold);
+    int rc = list(s, err);
+    interrupt_release(&hold);
     return rc;
 }
 

@@ -271,7 +271,7 @@ static double time_runs(struct clb *c, bool own, const struct tensor *out, const
     for (int i = 0; i < reps && *code == CL_SUCCESS && c->base.latched.code == 0; i++) {
         double start = clock_now();
         if (own)
-            cl_linear_own(c, out, x, w, bias);
+            cl_linear_own(c, out, x, w, &(struct cl_end){.bias = bias});
         else
             *code = gemm_run(c, out, x, w, bias);
         int done = clFinish(c->queue);
@@ -298,7 +298,7 @@ static int compare(struct clb *c, struct gemm_class *k, const struct tensor *out
     int code = CL_SUCCESS, own_code = CL_SUCCESS;
     double start, first;
 
-    cl_linear_own(c, out, x, w, bias);
+    cl_linear_own(c, out, x, w, &(struct cl_end){.bias = bias});
     if (!read_sample(c, out, s->n_rows, s->own))
         return -1;
     if (reps > 0)

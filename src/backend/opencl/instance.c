@@ -8,6 +8,7 @@
 #include "backend/opencl/gemm.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 void cl_close(struct backend *be)
 {
@@ -100,6 +101,7 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
     struct clb *c = mem_array(1, sizeof *c);
     cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)dev->platform, 0};
     cl_int code = CL_SUCCESS;
+    struct interrupt_hold hold;
     int rc;
 
     if (c == NULL)
@@ -122,7 +124,9 @@ int opencl_open(struct backend **out, const struct cl_device *dev, const struct 
         rc = check_math(c, err);
     if (rc != 0)
         goto fail;
+    interrupt_hold(&hold);
     c->ctx = clCreateContext(props, 1, &dev->id, NULL, NULL, &code);
+    interrupt_release(&hold);
     if (code != CL_SUCCESS) {
         rc = cl_err(c, code, "no context", err);
         goto fail;

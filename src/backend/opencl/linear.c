@@ -21,9 +21,15 @@ static bool is_packed(enum dtype dtype)
     return dtype_info(dtype)->block_elems > 1;
 }
 
+void cl_arg_end(struct cl_launch *l, const struct cl_end *end, const struct tensor *any)
+{
+    cl_arg_tensor(l, end->bias != NULL ? end->bias : any); /* always a valid argument */
+    cl_arg_int(l, (end->bias != NULL ? 1 : 0) | (end->add ? 2 : 0)); /* END_BIAS, END_ADD */
+}
+
 static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *part,
                      const struct tensor *out, const struct tensor *x, enum dtype dtype,
-                     const struct tensor *bias)
+                     const struct cl_end *end)
 {
     struct cl_launch l = cl_begin(c, cl_kern(c, t->kern, dtype), "linear");
     size_t along_x = cl_ceil_div(x->rows, t->rows);
@@ -32,8 +38,7 @@ static void run_part(struct clb *c, const struct tile *t, const struct cl_rows *
     cl_arg_tensor(&l, out);
     cl_arg_tensor(&l, x);
     cl_arg_mem(&l, part->mem, part->off);
-    cl_arg_tensor(&l, bias != NULL ? bias : x); /* always a valid argument */
-    cl_arg_int(&l, bias != NULL);
+    cl_arg_end(&l, end, x);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, part->n_rows);
     cl_arg_int(&l, x->rows);
@@ -62,7 +67,7 @@ static void widen(struct clb *c, cl_mem to, const struct cl_rows *part, int64_t 
 }
 
 static void run_widened(struct clb *c, const struct tensor *out, const struct tensor *x,
-                        const struct tensor *w, const struct tensor *bias)
+                        const struct tensor *w, const struct cl_end *end)
 {
     size_t row_size = (size_t)w->cols * sizeof(float), room = cl_alloc_room(c, WIDE_SIZE);
     int64_t most = row_size < room ? (int64_t)(room / row_size) : 1;
@@ -74,26 +79,26 @@ static void run_widened(struct clb *c, const struct tensor *out, const struct te
         widen(c, wide, &part, w->cols, w->dtype);
         part.mem = wide;
         part.off = 0;
-        run_part(c, &many, &part, out, x, DTYPE_F32, bias);
+        run_part(c, &many, &part, out, x, DTYPE_F32, end);
     }
 }
 
 void cl_linear_own(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                   const struct tensor *bias)
+                   const struct cl_end *end)
 {
     struct cl_rows part;
 
     if (cl_gpu_op(c, OP_LINEAR, w->dtype)) {
-        cl_linear_gpu(c, out, x, w, bias);
+        cl_linear_gpu(c, out, x, w, end);
         return;
     }
     const struct tile *t = x->rows >= MANY_ROWS ? &many : &tiles[x->rows == 1 ? 0 : x->rows == 2 ? 1 : 2];
     if (t == &many && w->dtype != DTYPE_F32) {
-        run_widened(c, out, x, w, bias);
+        run_widened(c, out, x, w, end);
         return;
     }
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
-        run_part(c, t, &part, out, x, w->dtype, bias);
+        run_part(c, t, &part, out, x, w->dtype, end);
 }
 
 void cl_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
@@ -102,5 +107,5 @@ void cl_linear(struct backend *be, const struct tensor *out, const struct tensor
     struct clb *c = (struct clb *)be;
 
     if (!cl_gemm_linear(c, out, x, w, bias))
-        cl_linear_own(c, out, x, w, bias);
+        cl_linear_own(c, out, x, w, &(struct cl_end){.bias = bias});
 }

@@ -71,13 +71,12 @@ static const struct form *form_for(const struct clb *c, int64_t n_rows, bool uni
 }
 
 void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struct tensor *out, cl_mem xm,
-                    cl_ulong x_off, const struct tensor *x, const struct tensor *bias)
+                    cl_ulong x_off, const struct tensor *x, const struct cl_end *end)
 {
     cl_arg_tensor(l, out);
     cl_arg_mem(l, xm, x_off);
     cl_arg_mem(l, part->mem, part->off);
-    cl_arg_tensor(l, bias != NULL ? bias : x); /* always a valid argument */
-    cl_arg_int(l, bias != NULL);
+    cl_arg_end(l, end, x);
     cl_arg_int(l, x->cols);
     cl_arg_int(l, part->n_rows);
     cl_arg_int(l, x->rows);
@@ -86,7 +85,7 @@ void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struc
 }
 
 static void run_part(struct clb *c, const struct cl_rows *part, const struct tensor *out,
-                     const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+                     const struct tensor *x, const struct tensor *w, const struct cl_end *end)
 {
     bool units = cl_in_units(w, part->off, x);
     const struct form *f = form_for(c, x->rows, units);
@@ -96,19 +95,19 @@ static void run_part(struct clb *c, const struct cl_rows *part, const struct ten
     cl_ulong x_off;
     cl_mem xm = cl_tensor_mem(x, &x_off);
 
-    cl_linear_args(&l, part, out, xm, x_off, x, bias);
+    cl_linear_args(&l, part, out, xm, x_off, x, end);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, f->cols) * group, cl_ceil_div(x->rows, f->rows)},
            (size_t[]){group, 1});
 }
 
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
-                   const struct tensor *bias)
+                   const struct cl_end *end)
 {
     struct cl_rows part;
 
     for (int64_t row = 0; cl_rows_at(w, row, &part); row += part.n_rows)
-        if (!cl_linear_variant(c, &part, out, x, w, bias))
-            run_part(c, &part, out, x, w, bias);
+        if (!cl_linear_variant(c, &part, out, x, w, end))
+            run_part(c, &part, out, x, w, end);
 }
 
 struct cl_experts_form cl_experts_gpu(struct clb *c, const struct tensor *experts, int n_experts,

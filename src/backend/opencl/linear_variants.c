@@ -20,7 +20,7 @@ static void put_options(char *out, size_t size, const struct clb *c, const struc
 }
 
 static bool run_sub(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
-                    const struct tensor *w, const struct tensor *bias)
+                    const struct tensor *w, const struct cl_end *end)
 {
     char options[128];
     cl_ulong x_off;
@@ -36,7 +36,7 @@ static bool run_sub(struct clb *c, const struct cl_rows *part, const struct tens
     }
     c->base.ran_on = c->variant_name[CLV_SUB];
     struct cl_launch l = cl_begin(c, k, "linear");
-    cl_linear_args(&l, part, out, xm, x_off, x, bias);
+    cl_linear_args(&l, part, out, xm, x_off, x, end);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, (int64_t)SUB_ROWS * n_sub) * GROUP, (size_t)x->rows},
            (size_t[]){GROUP, 1});
     return true;
@@ -44,7 +44,7 @@ static bool run_sub(struct clb *c, const struct cl_rows *part, const struct tens
 
 /* x rounded into scratch: values first, then a scale for each block. */
 static bool run_fast(struct clb *c, enum cl_variant v, const struct cl_rows *part, const struct tensor *out,
-                     const struct tensor *x, const struct tensor *w, const struct tensor *bias)
+                     const struct tensor *x, const struct tensor *w, const struct cl_end *end)
 {
     bool few = x->rows == 1;
     size_t values = (size_t)(x->rows * x->cols) * (v == CLV_DOT ? 1 : 2);
@@ -73,7 +73,7 @@ static bool run_fast(struct clb *c, enum cl_variant v, const struct cl_rows *par
     cl_run_items(&l, 2, (size_t[]){(size_t)x->cols / X_BLOCK, (size_t)x->rows});
 
     l = cl_begin(c, k, "linear");
-    cl_linear_args(&l, part, out, scratch, 0, x, bias);
+    cl_linear_args(&l, part, out, scratch, 0, x, end);
     cl_arg_mem(&l, scratch, values);
     cl_run(&l, 2,
            (size_t[]){cl_ceil_div(part->n_rows, FAST_ROWS) * GROUP, few ? 1 : cl_ceil_div(x->rows, FAST_ROWS)},
@@ -82,13 +82,13 @@ static bool run_fast(struct clb *c, enum cl_variant v, const struct cl_rows *par
 }
 
 bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
-                       const struct tensor *w, const struct tensor *bias)
+                       const struct tensor *w, const struct cl_end *end)
 {
     if (!cl_in_units(w, part->off, x))
         return false;
     for (int v = CLV_DOT; v <= CLV_HALF; v++)
         if (x->rows <= fast_most[v] && cl_variant(c, (enum cl_variant)v, OP_LINEAR, w->dtype) &&
-            run_fast(c, (enum cl_variant)v, part, out, x, w, bias))
+            run_fast(c, (enum cl_variant)v, part, out, x, w, end))
             return true;
-    return x->rows == 1 && cl_variant(c, CLV_SUB, OP_LINEAR, w->dtype) && run_sub(c, part, out, x, w, bias);
+    return x->rows == 1 && cl_variant(c, CLV_SUB, OP_LINEAR, w->dtype) && run_sub(c, part, out, x, w, end);
 }

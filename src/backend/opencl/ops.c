@@ -1,6 +1,5 @@
-/* The table of the `opencl` backend's operations.  Fused forms are absent:
- * op.c composes them, with the same bits.  Owns nothing else; each group of
- * launches is a file of its own. */
+/* The table of the `opencl` backend's operations.  Owns nothing else; each
+ * group of launches is a file of its own. */
 #include "backend/opencl/gemm.h"
 
 const struct backend_ops cl_ops = {
@@ -37,4 +36,8 @@ const struct backend_ops cl_ops = {
     .gather_rows = cl_gather_rows,
     .argmax = cl_argmax,
     .topk = cl_topk,
+    .linear_qkv = cl_linear_qkv,
+    .gate_up = cl_gate_up,
+    .linear_add = cl_linear_add,
+    .norm_rope = cl_norm_rope,
 };

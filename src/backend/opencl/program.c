@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 enum { MAX_DEPTH = 8, MAX_LOG = 65536, MAX_TEXT = 1 << 20, MAX_WARMED = 8 };
 
@@ -399,8 +400,13 @@ static cl_kernel get(struct clb *c, const char *file, const char *options, const
     uint32_t at;
 
     snprintf(key, sizeof key, "%s %s %s", file, options, name);
-    if (!strmap_find(&c->programs->by_key, key, strlen(key), &at))
-        return kernel_new(c, file, options, name, key, err);
+    if (!strmap_find(&c->programs->by_key, key, strlen(key), &at)) {
+        struct interrupt_hold hold; /* compilers are programs, to some drivers */
+        interrupt_hold(&hold);
+        cl_kernel k = kernel_new(c, file, options, name, key, err);
+        interrupt_release(&hold);
+        return k;
+    }
     if (c->programs->kernels[at].k == NULL)
         err_set(err, ERR_DEVICE, "%s",
                 c->programs->kernels[at].why != NULL ? c->programs->kernels[at].why : key);

@@ -1,0 +1,129 @@
+/* Launches of the fused forms: what decoding would otherwise do in several
+ * launches, each too short for what starting it costs.
+ *
+ * Where one launch cannot do it (several rows, types that differ, a matrix in several memories, CLBlast) the
+ * operations follow each other, with the same bits. */
+#include "backend/opencl/gemm.h"
+
+enum { GROUP = 16, STAGE = 1024 /* as in norm_gpu.cl */ };
+
+/* One row of x by these matrices of one type, each whole in one memory, with the CPU family's kernels? */
+static bool together(struct clb *c, const struct tensor *x, const struct tensor *const *w, int n, struct cl_rows *part)
+{
+    if (x->rows != 1 || cl_gpu_op(c, OP_LINEAR, w[0]->dtype))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (w[i]->dtype != w[0]->dtype || !cl_rows_at(w[i], 0, &part[i]) || part[i].n_rows < w[i]->rows)
+            return false;
+    return true;
+}
+
+void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+                   const struct tensor *const bias[3])
+{
+    struct clb *c = (struct clb *)be;
+    struct cl_rows part[3];
+    int biases = 0;
+
+    if (!together(c, x, (const struct tensor *const[]){&w[0], &w[1], &w[2]}, 3, part)) {
+        for (int i = 0; i < 3; i++)
+            cl_linear(be, &out[i], x, &w[i], bias[i]);
+        return;
+    }
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_LINEAR_QKV, w[0].dtype), "linear_qkv");
+    for (int i = 0; i < 3; i++)
+        cl_arg_tensor(&l, &out[i]);
+    cl_arg_tensor(&l, x);
+    for (int i = 0; i < 3; i++)
+        cl_arg_mem(&l, part[i].mem, part[i].off);
+    for (int i = 0; i < 3; i++) {
+        cl_arg_tensor(&l, bias[i] != NULL ? bias[i] : x); /* always a valid argument */
+        biases |= (bias[i] != NULL) << i;
+    }
+    cl_arg_int(&l, biases);
+    cl_arg_int(&l, x->cols);
+    for (int i = 0; i < 3; i++)
+        cl_arg_int(&l, w[i].rows);
+    cl_run(&l, 1, (size_t[]){(size_t)(w[0].rows + w[1].rows + w[2].rows)}, (size_t[]){GROUP});
+}
+
+void cl_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+                const struct tensor *wg, const struct tensor *wu, enum op_act act)
+{
+    struct clb *c = (struct clb *)be;
+    struct cl_rows part[2];
+
+    if (!together(c, x, (const struct tensor *const[]){wg, wu}, 2, part)) {
+        cl_linear(be, out, x, wg, NULL);
+        cl_linear(be, tmp, x, wu, NULL);
+        cl_act_mul(be, out, out, tmp, act);
+        return;
+    }
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_GATE_UP, wg->dtype), "gate_up");
+    cl_arg_tensor(&l, out);
+    cl_arg_tensor(&l, x);
+    cl_arg_mem(&l, part[0].mem, part[0].off);
+    cl_arg_mem(&l, part[1].mem, part[1].off);
+    cl_arg_int(&l, act);
+    cl_arg_int(&l, x->cols);
+    cl_arg_int(&l, wg->rows);
+    cl_run(&l, 1, (size_t[]){(size_t)wg->rows}, (size_t[]){GROUP});
+}
+
+void cl_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+                   const struct tensor *w, const struct tensor *bias)
+{
+    struct clb *c = (struct clb *)be;
+
+    if (!cl_gemm_linear(c, tmp, h, w, bias))
+        cl_linear_own(c, x, h, w, &(struct cl_end){.bias = bias, .add = true});
+    else
+        cl_add(be, x, x, tmp);
+}
+
+static void norm_then_rope(struct backend *be, const struct tensor *x, const struct tensor *w,
+                           const struct tensor *cs, int n_heads, const struct norm_rope_args *args)
+{
+    struct tensor heads = tensor_reshape(x, x->rows * n_heads, args->head_dim);
+
+    if (w != NULL)
+        cl_rmsnorm(be, &heads, &heads, w, args->eps, args->add_one);
+    if (args->n_rot > 0)
+        cl_rope(be, x, cs, n_heads, args->n_rot, args->pairs);
+}
+
+void cl_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+                  const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args)
+{
+    struct clb *c = (struct clb *)be;
+    bool halves = args->pairs == OP_PAIRS_HALVES, gpu = cl_gpu_op(c, OP_NORM_ROPE, DTYPE_F32);
+    size_t heads = (size_t)args->n_heads + (size_t)args->n_kv_heads;
+
+    if (gpu && args->head_dim > STAGE) {
+        norm_then_rope(be, q, wq, cs, args->n_heads, args);
+        norm_then_rope(be, k, wk, cs, args->n_kv_heads, args);
+        return;
+    }
+    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_NORM_ROPE, 0), "norm_rope");
+
+    cl_arg_tensor(&l, q);
+    cl_arg_tensor(&l, k);
+    cl_arg_tensor(&l, wq != NULL ? wq : q);
+    cl_arg_tensor(&l, wk != NULL ? wk : q);
+    cl_arg_tensor(&l, args->n_rot > 0 ? cs : q);
+    cl_arg_float(&l, args->eps);
+    cl_arg_float(&l, (float)(1.0 / (double)args->head_dim));
+    cl_arg_float(&l, args->add_one ? 1.0f : 0.0f);
+    cl_arg_int(&l, (wq != NULL) | (wk != NULL) << 1);
+    cl_arg_int(&l, args->head_dim);
+    cl_arg_int(&l, args->n_rot);
+    cl_arg_int(&l, halves ? 1 : 2);
+    cl_arg_int(&l, halves ? args->n_rot / 2 : 1);
+    cl_arg_int(&l, args->n_heads);
+    cl_arg_int(&l, args->n_kv_heads);
+    cl_arg_int(&l, q->rows);
+    if (gpu) /* a group for each head */
+        cl_run(&l, 2, (size_t[]){64 * heads, (size_t)q->rows}, (size_t[]){64, 1});
+    else
+        cl_run(&l, 2, (size_t[]){heads, (size_t)q->rows}, (size_t[]){1, 1});
+}
