@@ -1,6 +1,6 @@
-/* The table of the `opencl` backend's operations.  Owns nothing else; each
- * group of launches is a file of its own. */
-#include "backend/opencl/gemm.h"
+
+
+
 
 const struct backend_ops cl_ops = {
     .name = "opencl",
