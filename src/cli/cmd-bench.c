@@ -196,10 +196,10 @@ static int run(void *args, const struct common *c)
     int64_t positions = largest(&a->depth) + largest(&a->prompt) + largest(&a->gen);
     positions +=
         largest(&a->prompt) == 0 && largest(&a->depth) == 0; /* the token that decoding begins after */
+    interrupt_catch();
     int status = open_earlier(&b, a->compare, tests, n);
     if (status == 0)
         status = open_limits(&b, c);
-    interrupt_catch();
     char *model = status == 0 ? common_model_path(c) : NULL;
     if (status == 0)
         status = model ? tool_open(&t, c, positions, largest(&a->batch)) : EXIT_FAILED;
