@@ -1,6 +1,7 @@
-
-
-
+/* The table of the `opencl` backend's operations, with the fused forms that
+ * save launches.  Owns nothing else; each group of launches is a file of its
+ * own. */
+#include "backend/opencl/gemm.h"
 
 const struct backend_ops cl_ops = {
     .name = "opencl",
