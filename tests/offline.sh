@@ -215,6 +215,7 @@ for f in $formats; do
     IFS=: read -r wt split units <<<"$f"
     compile gpu linear_gpu.cl -DWT=WT_$wt -DSPLIT=$split -DUNITS=$units
     compile gpu experts_gpu.cl -DWT=WT_$wt -DSPLIT=$split -DUNITS=$units
+    compile gpu fused_gpu.cl -DWT=WT_$wt -DSPLIT=$split -DUNITS=$units
 done
 for s in $shapes; do
     IFS=: read -r hd g gb bt nk <<<"$s"

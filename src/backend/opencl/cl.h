@@ -364,6 +364,10 @@ void cl_linear_args(struct cl_launch *l, const struct cl_rows *part, const struc
                     cl_ulong x_off, const struct tensor *x, const struct cl_end *end);
 void cl_linear_gpu(struct clb *c, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                    const struct cl_end *end);
+/* The kernel of fused_gpu.cl for one row of x by these n matrices of one type, cols rows of one to a group; false: the
+ * canonical order is wanted, or a variant of linear takes them one by one. */
+bool cl_fused_gpu(struct clb *c, const char *name, const struct tensor *x, const struct tensor *const *w,
+                  const struct cl_rows *part, int n, cl_kernel *kernel, size_t *cols);
 /* The kernel for experts' products: `items` work-items, of groups of `group`, take `rows` pairs, grouped by expert where
  * these are more than one, by `cols` rows of a matrix. */
 struct cl_experts_form {

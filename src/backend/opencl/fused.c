@@ -5,37 +5,58 @@
  * operations follow each other, with the same bits. */
 #include "backend/opencl/gemm.h"
 
-enum { GROUP = 16, STAGE = 1024 /* as in norm_gpu.cl */ };
+enum { STAGE = 1024 /* as in norm_gpu.cl */ };
 
-/* One row of x by these matrices of one type, each whole in one memory, with the CPU family's kernels? */
-static bool together(struct clb *c, const struct tensor *x, const struct tensor *const *w, int n, struct cl_rows *part)
+/* How one row of x meets several matrices. */
+struct together {
+    cl_kernel kernel;
+    size_t cols, group; /* rows of a matrix that a group of so many work-items takes, by all of them or one by each */
+    struct cl_rows part[3];
+};
+
+/* These matrices of one type, each whole in one memory?  Then with which kernel. */
+static bool together(struct clb *c, struct together *t, const struct tensor *x, const struct tensor *const *w, int n,
+                     enum cl_kern cpu_kernel, const char *gpu_kernel)
 {
-    if (x->rows != 1 || cl_gpu_op(c, OP_LINEAR, w[0]->dtype))
+    if (x->rows != 1)
         return false;
     for (int i = 0; i < n; i++)
-        if (w[i]->dtype != w[0]->dtype || !cl_rows_at(w[i], 0, &part[i]) || part[i].n_rows < w[i]->rows)
+        if (w[i]->dtype != w[0]->dtype || !cl_rows_at(w[i], 0, &t->part[i]) || t->part[i].n_rows < w[i]->rows)
             return false;
-    return true;
+    t->cols = 1;
+    t->group = 16;
+    if (!cl_gpu_op(c, OP_LINEAR, w[0]->dtype)) {
+        t->kernel = cl_kern(c, cpu_kernel, w[0]->dtype);
+        return true;
+    }
+    t->group = 64;
+    return cl_fused_gpu(c, gpu_kernel, x, w, t->part, n, &t->kernel, &t->cols);
+}
+
+/* Work-items for all rows of w. */
+static size_t items(const struct together *t, const struct tensor *w)
+{
+    return t->cols == 1 ? (size_t)w->rows : cl_ceil_div(w->rows, (int64_t)t->cols) * t->group;
 }
 
 void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
                    const struct tensor *const bias[3])
 {
     struct clb *c = (struct clb *)be;
-    struct cl_rows part[3];
+    struct together t;
     int biases = 0;
 
-    if (!together(c, x, (const struct tensor *const[]){&w[0], &w[1], &w[2]}, 3, part)) {
+    if (!together(c, &t, x, (const struct tensor *const[]){&w[0], &w[1], &w[2]}, 3, CLK_LINEAR_QKV, "qkv_row")) {
         for (int i = 0; i < 3; i++)
             cl_linear(be, &out[i], x, &w[i], bias[i]);
         return;
     }
-    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_LINEAR_QKV, w[0].dtype), "linear_qkv");
+    struct cl_launch l = cl_begin(c, t.kernel, "linear_qkv");
     for (int i = 0; i < 3; i++)
         cl_arg_tensor(&l, &out[i]);
     cl_arg_tensor(&l, x);
     for (int i = 0; i < 3; i++)
-        cl_arg_mem(&l, part[i].mem, part[i].off);
+        cl_arg_mem(&l, t.part[i].mem, t.part[i].off);
     for (int i = 0; i < 3; i++) {
         cl_arg_tensor(&l, bias[i] != NULL ? bias[i] : x); /* always a valid argument */
         biases |= (bias[i] != NULL) << i;
@@ -44,30 +65,30 @@ void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct 
     cl_arg_int(&l, x->cols);
     for (int i = 0; i < 3; i++)
         cl_arg_int(&l, w[i].rows);
-    cl_run(&l, 1, (size_t[]){(size_t)(w[0].rows + w[1].rows + w[2].rows)}, (size_t[]){GROUP});
+    cl_run(&l, 1, (size_t[]){items(&t, &w[0]) + items(&t, &w[1]) + items(&t, &w[2])}, (size_t[]){t.group});
 }
 
 void cl_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                 const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     struct clb *c = (struct clb *)be;
-    struct cl_rows part[2];
+    struct together t;
 
-    if (!together(c, x, (const struct tensor *const[]){wg, wu}, 2, part)) {
+    if (!together(c, &t, x, (const struct tensor *const[]){wg, wu}, 2, CLK_GATE_UP, "gate_up_row")) {
         cl_linear(be, out, x, wg, NULL);
         cl_linear(be, tmp, x, wu, NULL);
         cl_act_mul(be, out, out, tmp, act);
         return;
     }
-    struct cl_launch l = cl_begin(c, cl_kern(c, CLK_GATE_UP, wg->dtype), "gate_up");
+    struct cl_launch l = cl_begin(c, t.kernel, "gate_up");
     cl_arg_tensor(&l, out);
     cl_arg_tensor(&l, x);
-    cl_arg_mem(&l, part[0].mem, part[0].off);
-    cl_arg_mem(&l, part[1].mem, part[1].off);
+    cl_arg_mem(&l, t.part[0].mem, t.part[0].off);
+    cl_arg_mem(&l, t.part[1].mem, t.part[1].off);
     cl_arg_int(&l, act);
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, wg->rows);
-    cl_run(&l, 1, (size_t[]){(size_t)wg->rows}, (size_t[]){GROUP});
+    cl_run(&l, 1, (size_t[]){items(&t, wg)}, (size_t[]){t.group});
 }
 
 void cl_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,

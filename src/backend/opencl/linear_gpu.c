@@ -61,6 +61,24 @@ static cl_kernel kernel_for(struct clb *c, const char *file, const char *name, c
     return cl_kernel_get(c, file, options, name);
 }
 
+bool cl_fused_gpu(struct clb *c, const char *name, const struct tensor *x, const struct tensor *const *w,
+                  const struct cl_rows *part, int n, cl_kernel *kernel, size_t *cols)
+{
+    bool units = true;
+
+    for (int v = 0; v < CLV_COUNT; v++)
+        if (cl_variant(c, (enum cl_variant)v, OP_LINEAR, w[0]->dtype))
+            return false;
+    for (int i = 0; i < n; i++) {
+        units = units && cl_in_units(w[i], part[i].off, x);
+        if (c->canonical || cl_is_split(w[i]) != cl_is_split(w[0]))
+            return false;
+    }
+    *kernel = kernel_for(c, "fused_gpu.cl", name, w[0], units);
+    *cols = units ? 4 : 2; /* R in row_gpu.clh */
+    return true;
+}
+
 static const struct form *form_for(const struct clb *c, int64_t n_rows, bool units)
 {
     const struct form *f = forms[c->canonical][units];
