@@ -25,32 +25,50 @@
 #define X_MOST 1.0f
 #endif
 
-/* xq[r][i] = x[r][i] / xs[r][i / 32], xs = the block's largest |x| / X_MOST; values that are not finite make the
- * scale so, and with it every output of the row.  k is a multiple of 32.  global (k / 32, n_rows) */
+/* 1 / s and s of a block: s = its largest |x| / X_MOST, not a number where a value is not finite, and with it
+ * every output of the row (fmax leaves such values out, sums of finite values overflow) */
+static inline float2 block_scale(const __global float *from)
+{
+    float most = 0.0f, odd = 0.0f;
+    for (int i = 0; i < X_BLOCK; i += 4) {
+        const float4 v = vload4(0, from + i), a = fabs(v);
+        most = fmax(most, fmax(fmax(a.x, a.y), fmax(a.z, a.w)));
+        odd += (v.x - v.x) + (v.y - v.y) + (v.z - v.z) + (v.w - v.w);
+    }
+    return (float2)(most > 0.0f && most < INFINITY ? X_MOST / most : 0.0f, odd == 0.0f ? most / X_MOST : odd);
+}
+
+#if DOT
+#define ROUND4(v) convert_char4_sat_rte(v)
+#define PUT4(v, p) vstore4(ROUND4(v), 0, p)
+#else
+#define ROUND4(v) convert_half4_rte(v)
+#define PUT4(v, p) vstore_half4_rte(v, 0, p)
+#endif
+
+/* xq[r][i] = x[r][i] / xs[r][i / 32], xs the block's scale.  k is a multiple of 32.  global (k / 32, n_rows) */
 __kernel void round_x(OUT(xq), OUT(xs), IN(x), const int k, const int n_rows)
 {
     const int b = (int)get_global_id(0), r = (int)get_global_id(1);
     if (b * X_BLOCK >= k || r >= n_rows)
         return;
     const ulong at = (ulong)r * k + b * X_BLOCK;
-    const __global float *from = IN_PTR(float, x) + at;
-    __global XT *to = OUT_PTR(XT, xq) + at;
-    float most = 0.0f, odd = 0.0f; /* 0, or not a number: fmax leaves those out, sums of finite values overflow */
-    for (int i = 0; i < X_BLOCK; i += 4) {
-        const float4 v = vload4(0, from + i), a = fabs(v);
-        most = fmax(most, fmax(fmax(a.x, a.y), fmax(a.z, a.w)));
-        odd += (v.x - v.x) + (v.y - v.y) + (v.z - v.z) + (v.w - v.w);
-    }
-    const float inv = most > 0.0f && most < INFINITY ? X_MOST / most : 0.0f;
-    for (int i = 0; i < X_BLOCK; i += 4) {
-        const float4 v = vload4(0, from + i) * inv;
-#if DOT
-        vstore4(convert_char4_sat_rte(v), 0, to + i);
-#else
-        vstore_half4(v, 0, to + i);
-#endif
-    }
-    OUT_PTR(float, xs)[at / X_BLOCK] = odd == 0.0f ? most / X_MOST : odd;
+    const float2 s = block_scale(IN_PTR(float, x) + at);
+    for (int i = 0; i < X_BLOCK; i += 4)
+        PUT4(vload4(0, IN_PTR(float, x) + at + i) * s.x, OUT_PTR(XT, xq) + at + i);
+    OUT_PTR(float, xs)[at / X_BLOCK] = s.y;
+}
+
+/* The same values for kernels that take f32: y[r][i] = xq[r][i] xs[r][i / 32].  global (k / 32, n_rows) */
+__kernel void rounded_x(OUT(y), IN(x), const int k, const int n_rows)
+{
+    const int b = (int)get_global_id(0), r = (int)get_global_id(1);
+    if (b * X_BLOCK >= k || r >= n_rows)
+        return;
+    const ulong at = (ulong)r * k + b * X_BLOCK;
+    const float2 s = block_scale(IN_PTR(float, x) + at);
+    for (int i = 0; i < X_BLOCK; i += 4)
+        vstore4(convert_float4(ROUND4(vload4(0, IN_PTR(float, x) + at + i) * s.x)) * s.y, 0, OUT_PTR(float, y) + at + i);
 }
 
 /* ---- a lane's unit of a weight row times the rounded x ---- */

@@ -457,6 +457,7 @@ void op_linear_add(struct backend *be, const struct tensor *x, const struct tens
         return;
     }
     check_linear(be, x, h, w, bias);
+    check_linear(be, tmp, h, w, bias);
     if (!enter(be, OP_LINEAR_ADD, x, h))
         return;
     be->ops->linear_add(be, x, tmp, h, w, bias);

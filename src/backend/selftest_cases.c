@@ -126,7 +126,7 @@ static void fused_cases(struct selftest *r, enum dtype dtype)
     for (int c = 0; c < 3; c++) {
         if (r->args.scope == SELFTEST_SHORT && (composed || c == 2)) /* one row may have kernels of its own */
             continue;
-        int n = rows[c], k = 256, o[3] = {37, 18, 5};
+        int n = rows[c], k = dtype_info(dtype)->block_elems == 1 ? 267 : 256, o[3] = {37, 18, 5};
         struct tensor outs[3], ws[3];
         const struct tensor *bs[3];
         case_begin(r, OP_LINEAR_QKV, dtype, "%s n=%d", dtype_info(dtype)->name, n);
@@ -162,8 +162,9 @@ static void fused_cases(struct selftest *r, enum dtype dtype)
         x = case_f32(r, n, k, 1);
         y = case_f32(r, n, 37, 1);
         tmp = case_empty(r, DTYPE_F32, n, 37);
+        struct case_pair bias = case_weight(r, DTYPE_F32, 1, 37);
         BOTH(i)
-        op_linear_add(r->be[i], &y.t[i], &tmp.t[i], &x.t[i], &g.t[i], NULL);
+        op_linear_add(r->be[i], &y.t[i], &tmp.t[i], &x.t[i], &g.t[i], c == 1 ? NULL : &bias.t[i]);
         case_finish(r, &y);
     }
 }
@@ -217,11 +218,12 @@ static void norm_rope_cases(struct selftest *r, enum dtype dtype)
     static const struct {
         int n_heads, n_kv_heads, head_dim, n_rot;
     } shapes[] = {{1, 1, 2, 2}, {6, 2, 40, 20}, {4, 4, 128, 128}, {5, 1, 17, 16}, {2, 2, 256, 64}, {3, 1, 8, 0}};
+    static const char *const normed[] = {"", " q normed", " k normed", " normed"};
     bool composed = r->be[1]->ops->norm_rope == NULL;
     (void)dtype;
     for (int s = 0; s < 6; s++)
         for (int k = 0; k < N_ROW_COUNTS; k++)
-            for (int norms = 0; norms < 2; norms++) {
+            for (int norms = 0; norms < 4; norms++) { /* bit 0: of q, bit 1: of k */
                 if ((composed && r->args.scope == SELFTEST_SHORT) || left_out(r, s) || rows_left_out(r, k))
                     continue;
                 int n = row_counts[k], d = shapes[s].head_dim;
@@ -229,14 +231,14 @@ static void norm_rope_cases(struct selftest *r, enum dtype dtype)
                 struct norm_rope_args args = {1e-6f, k % 2, shapes[s].n_heads, shapes[s].n_kv_heads, d,
                                               shapes[s].n_rot, interleaved ? OP_PAIRS_INTERLEAVED : OP_PAIRS_HALVES};
                 case_begin(r, OP_NORM_ROPE, DTYPE_F32, "%s%s n=%d heads=%d on %d dim=%d rot=%d",
-                           interleaved ? "interleaved" : "halves", norms ? " normed" : "", n, args.n_heads,
+                           interleaved ? "interleaved" : "halves", normed[norms], n, args.n_heads,
                            args.n_kv_heads, d, args.n_rot);
                 struct case_pair q = case_f32(r, n, (int64_t)args.n_heads * d, 2),
                                  key = case_f32(r, n, (int64_t)args.n_kv_heads * d, 2),
                                  wq = case_weight(r, DTYPE_F32, 1, d), wk = case_weight(r, DTYPE_F32, 1, d),
                                  cs = case_f32(r, n, args.n_rot > 0 ? args.n_rot : 2, 1);
                 BOTH(i)
-                op_norm_rope(r->be[i], &q.t[i], &key.t[i], norms ? &wq.t[i] : NULL, norms ? &wk.t[i] : NULL,
+                op_norm_rope(r->be[i], &q.t[i], &key.t[i], norms & 1 ? &wq.t[i] : NULL, norms & 2 ? &wk.t[i] : NULL,
                              &cs.t[i], &args);
                 case_compare(r, &q);
                 case_finish(r, &key);
@@ -448,18 +450,21 @@ static void route_cases(struct selftest *r, enum dtype dtype)
 static void expert_cases(struct selftest *r, enum dtype dtype)
 {
     enum { EXPERTS = 6, USED = 3, K = 256, O = 19 };
+    bool brief = r->args.scope == SELFTEST_SHORT;
+
     for (int c = 0; c < N_ROW_COUNTS; c++)
         for (int down = 0; down < 2; down++) {
-            if (rows_left_out(r, c))
+            bool many = c == N_ROW_COUNTS - 1; /* enough pairs to be grouped by expert */
+            if (rows_left_out(r, c) && !many)
                 continue;
-            int n = row_counts[c];
+            int n = brief && many ? SOME_ROWS : row_counts[c];
             struct tensor m[2][EXPERTS];
             int32_t *chosen = case_keep(r, mem_array((size_t)(n * USED), sizeof *chosen));
             case_begin(r, OP_LINEAR_EXPERTS, dtype, "%s n=%d %s", dtype_info(dtype)->name, n,
                        down ? "summed" : "apart");
             for (int j = 0; j < n; j++)
-                for (int u = 0, first = case_below(r, EXPERTS); u < USED; u++)
-                    chosen[j * USED + u] = (first + u * (1 + j % 2)) % EXPERTS;
+                for (int u = 0, first = case_below(r, EXPERTS); u < USED; u++) /* many: each takes 0, none 5 */
+                    chosen[j * USED + u] = many ? 2 * u - (u > 0 && j % 2) : (first + u * (1 + j % 2)) % EXPERTS;
             for (int e = 0; e < EXPERTS; e++) {
                 struct case_pair w = case_weight(r, dtype, O, K);
                 BOTH(i)

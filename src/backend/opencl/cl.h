@@ -391,6 +391,11 @@ void cl_variant_refuse(struct clb *c, enum cl_variant v, enum op_id op, enum dty
 void cl_variants_open(struct clb *c);
 const char *cl_variant_std(const struct clb *c); /* the build option that its text needs */
 int cl_sub_count(struct clb *c, cl_kernel k); /* sub-groups of a group of 64 work-items, 0 = not told */
+/* Does --math fast round the rows that meet weights of this type? */
+bool cl_rounds_x(const struct clb *c, enum dtype dtype);
+/* Then, for a kernel that takes them as f32, xm and x_off are the rounded ones; false: x is as it was. */
+bool cl_rounded_x(struct clb *c, const struct cl_rows *part, const struct tensor *x, const struct tensor *w, cl_mem *xm,
+                  cl_ulong *x_off);
 /* A variant of linear for this part of w; false = the base kernels are to be used. */
 bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
                        const struct tensor *w, const struct cl_end *end);

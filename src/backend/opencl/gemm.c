@@ -414,7 +414,7 @@ bool cl_gemm_linear(struct clb *c, const struct tensor *out, const struct tensor
     struct gemm_class *k;
     bool done = false, profiling = c->base.profiling;
 
-    if (g == NULL || x->rows < GEMM_ROWS || c->base.latched.code != 0 ||
+    if (g == NULL || x->rows < GEMM_ROWS || c->base.latched.code != 0 || cl_rounds_x(c, w->dtype) ||
         (k = gemm_class_of(g, w->dtype, w->rows, w->cols, x->rows)) == NULL)
         return false;
     if (!may_be_blast(g, k)) {

@@ -4,6 +4,7 @@
  * dimensions 1 and 2 from the global id or from group_at (common.clh). */
 #include "backend/opencl/cl.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 /* Some drivers give the device nothing before a flush or a read: so that it computes while the host goes on. */
 enum { FLUSH_EACH = 64 };
@@ -84,7 +85,9 @@ static void cut(const struct cl_launch *l, int dims, size_t *local, size_t limit
 }
 
 /* More groups than the device takes in dimensions 1 and 2 go in parts. */
-static cl_int enqueue(const struct cl_launch *l, int dims, const size_t g[3], const size_t s[3], cl_event *event)
+/* *begun: some of it was, so that it cannot be made again. */
+static cl_int enqueue(const struct cl_launch *l, int dims, const size_t g[3], const size_t s[3], cl_event *event,
+                      bool *begun)
 {
     struct clb *c = l->c;
     size_t at[3] = {0}, step[3] = {g[0], 1, 1}, n[3] = {g[0], 1, 1};
@@ -101,6 +104,7 @@ static cl_int enqueue(const struct cl_launch *l, int dims, const size_t g[3], co
                 n[d] = g[d] - at[d] < step[d] ? g[d] - at[d] : step[d];
             bool last = at[1] + n[1] == g[1] && (dims < 3 || at[2] + n[2] == g[2]);
             code = clEnqueueNDRangeKernel(c->queue, l->k, (cl_uint)dims, at, n, s, 0, NULL, last ? event : NULL);
+            *begun = *begun || code == CL_SUCCESS;
         }
     return code;
 }
@@ -121,11 +125,17 @@ void cl_run(struct cl_launch *l, int dims, const size_t *global, const size_t *l
         if (l->c->base.warming && !cl_kernel_warm(l->c, l->k, dims, g, s))
             return;
         cl_event *event = cl_profile_event(l->c);
-        l->code = enqueue(l, dims, g, s, event);
+        bool begun = false;
+        struct interrupt_hold hold; /* a first launch may compile */
+        if (l->c->base.warming)
+            interrupt_hold(&hold);
+        l->code = enqueue(l, dims, g, s, event, &begun);
+        if (l->c->base.warming)
+            interrupt_release(&hold);
         if (event != NULL && l->code == CL_SUCCESS)
             cl_profile_launched(l->c, cl_kernel_label(l->c, l->k), l->c->base.doing_id);
         size_t n = s[0] * s[1] * s[2];
-        if (tries > 0 || n == 1 || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
+        if (tries > 0 || n == 1 || begun || (l->code != CL_OUT_OF_RESOURCES && l->code != CL_INVALID_WORK_GROUP_SIZE))
             break;
         limit = n / 2;
         if (!cl_kernel_lower_group(l->c, l->k, limit))

@@ -107,12 +107,12 @@ static void run_part(struct clb *c, const struct cl_rows *part, const struct ten
 {
     bool units = cl_in_units(w, part->off, x);
     const struct form *f = form_for(c, x->rows, units);
-    struct cl_launch l = cl_begin(c, kernel_for(c, "linear_gpu.cl", f->kernel, w, units), "linear");
     size_t group = (size_t)f->group;
-
     cl_ulong x_off;
     cl_mem xm = cl_tensor_mem(x, &x_off);
 
+    cl_rounded_x(c, part, x, w, &xm, &x_off);
+    struct cl_launch l = cl_begin(c, kernel_for(c, "linear_gpu.cl", f->kernel, w, units), "linear");
     cl_linear_args(&l, part, out, xm, x_off, x, end);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(part->n_rows, f->cols) * group, cl_ceil_div(x->rows, f->rows)},
            (size_t[]){group, 1});

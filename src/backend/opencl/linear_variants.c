@@ -81,6 +81,40 @@ static bool run_fast(struct clb *c, enum cl_variant v, const struct cl_rows *par
     return true;
 }
 
+bool cl_rounds_x(const struct clb *c, enum dtype dtype)
+{
+    return cl_variant(c, CLV_DOT, OP_LINEAR, dtype) || cl_variant(c, CLV_HALF, OP_LINEAR, dtype);
+}
+
+/* Of many rows: what an output is of does not depend on how many there are. */
+bool cl_rounded_x(struct clb *c, const struct cl_rows *part, const struct tensor *x, const struct tensor *w, cl_mem *xm,
+                  cl_ulong *x_off)
+{
+    enum cl_variant v = cl_variant(c, CLV_DOT, OP_LINEAR, w->dtype) ? CLV_DOT : CLV_HALF;
+    char options[128];
+
+    if (!cl_rounds_x(c, w->dtype) || !cl_in_units(w, part->off, x))
+        return false;
+    put_options(options, sizeof options, c, w, v == CLV_DOT ? "-DDOT=1" : "-DDOT=0");
+    cl_kernel k = cl_kernel_try(c, "linear_fast.cl", options, "rounded_x");
+    if (k == NULL) {
+        cl_variant_refuse(c, v, OP_LINEAR, w->dtype, "its kernel does not build");
+        return false;
+    }
+    *xm = cl_scratch_get(c, CL_SCRATCH_FAST, (size_t)(x->rows * x->cols) * sizeof(float));
+    *x_off = 0;
+    if (*xm == NULL)
+        return false; /* latched */
+    c->base.ran_on = c->variant_name[v];
+    struct cl_launch l = cl_begin(c, k, "linear");
+    cl_arg_mem(&l, *xm, 0);
+    cl_arg_tensor(&l, x);
+    cl_arg_int(&l, x->cols);
+    cl_arg_int(&l, x->rows);
+    cl_run_items(&l, 2, (size_t[]){(size_t)x->cols / X_BLOCK, (size_t)x->rows});
+    return true;
+}
+
 bool cl_linear_variant(struct clb *c, const struct cl_rows *part, const struct tensor *out, const struct tensor *x,
                        const struct tensor *w, const struct cl_end *end)
 {
