@@ -22,13 +22,23 @@ static void on_case(void *user, const struct selftest_case *c)
     l->report(l->user, op_name(c->op), c->variant, c->error, c->bound, c->ok);
 }
 
-int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_report *report, void *user)
+static int run(struct backend *a, struct backend *b, bool exact, bool fast, op_cases_report *report, void *user)
 {
     struct listener l = {report, user};
     const struct selftest_args args = {
-        .exact = exact, .types = UINT32_MAX, .others = true, .report = on_case, .user = &l};
+        .exact = exact, .fast = fast, .types = UINT32_MAX, .others = true, .report = on_case, .user = &l};
 
     return selftest_run(a, b, &args);
+}
+
+int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_report *report, void *user)
+{
+    return run(a, b, exact, false, report, user);
+}
+
+int op_cases_run_fast(struct backend *a, struct backend *b, op_cases_report *report, void *user)
+{
+    return run(a, b, false, true, report, user);
 }
 
 void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed)

@@ -14,6 +14,8 @@ typedef void op_cases_report(void *user, const char *op, const char *variant, do
 
 /* exact: every bound is 0, the bits must be equal.  Returns how many cases ran. */
 int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_report *report, void *user);
+/* The same with the bounds of --math fast. */
+int op_cases_run_fast(struct backend *a, struct backend *b, op_cases_report *report, void *user);
 
 /* Random blocks of a type: 1 row of n values, finite. */
 void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed);

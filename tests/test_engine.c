@@ -242,7 +242,7 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_ARG, "page size", p.page_size = 257);
     REFUSED(FORGE_ERR_ARG, "chunk", p.chunk = -1);
     REFUSED(FORGE_ERR_ARG, "max_seqs", p.max_seqs = 0);
-    REFUSED(FORGE_ERR_ARG, "math fast", p.math = FORGE_MATH_FAST);
+    REFUSED(FORGE_ERR_ARG, "math fast", p.math = FORGE_MATH_FAST, p.device = "ref");
     REFUSED(FORGE_ERR_ARG, "math", p.math = (enum forge_math)9);
     REFUSED(FORGE_ERR_ARG, "kernels \"bogus\"", p.kernels = "bogus");
     REFUSED(FORGE_ERR_ARG, "65536", p.chunk = 65537);

@@ -54,7 +54,7 @@ START_TEST(cpu_against_ref)
 }
 END_TEST
 
-static const char *const isas[] = {"avx512", "avx2", "c"};
+static const char *const isas[] = {"avx512vnni", "avx512", "avx2", "c"};
 
 START_TEST(isa_equals_c)
 {
@@ -150,7 +150,7 @@ static void must_equal(struct backend *be, const struct tensor *a, const struct 
 }
 
 static const enum dtype linear_types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
-                                          DTYPE_Q4_0, DTYPE_Q5_1, DTYPE_Q6_K};
+                                          DTYPE_Q4_0, DTYPE_Q5_1, DTYPE_Q4_K, DTYPE_Q6_K};
 
 /* A row alone = the same row among 2, 3, 4, 7, 64, 150 others. */
 START_TEST(rows_alone)
@@ -732,7 +732,7 @@ int main(void)
     TCase *t = tcase_create("op");
 
     tcase_add_test(t, cpu_against_ref);
-    tcase_add_loop_test(t, isa_equals_c, 0, 2);
+    tcase_add_loop_test(t, isa_equals_c, 0, 3);
     tcase_add_loop_test(t, threads_equal, 2, 4);
     tcase_add_test(t, list_catches);
     tcase_add_loop_test(t, rows_alone, 0, (int)(sizeof linear_types / sizeof *linear_types));
@@ -741,7 +741,7 @@ int main(void)
     tcase_add_loop_test(t, nan_travels, 0, 2);
     tcase_add_loop_test(t, picks_by_hand, 0, 2);
     tcase_add_loop_test(t, route_by_hand, 0, 2);
-    tcase_add_loop_test(t, halves_are_exact, 0, 3);
+    tcase_add_loop_test(t, halves_are_exact, 0, 4);
     tcase_add_loop_test(t, import_and_export, 0, 2);
     tcase_add_test(t, alloc_is_checked);
 #ifndef __SANITIZE_THREAD__

@@ -1,7 +1,8 @@
 /* Trained models against what transformers computed in float32 on the same
  * weights (tests/golden/real): tokenizer, first logits, greedy ids, log-probabilities.
  * The files are fetched by `make check-models`; a model that is not in the folder
- * FORGE_MODELS_DIR is skipped with that reason.  Run with --math exact --kv f32. */
+ * FORGE_MODELS_DIR is skipped with that reason.  Both kinds of arithmetic on the
+ * CPU, each within its own bounds, with --kv f32. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +13,22 @@
 #include "run/seq.h"
 #include "tests/test.h"
 
-#define GAP_MIN 0.002     /* a smaller lead of the best logit may turn either way in f32 */
-#define LOGIT_BOUND 1e-3
-#define LOGPROB_BOUND 1e-3 /* mean */
+/* How far a model may be from what is expected. */
+struct bounds {
+    enum backend_math math;
+    double gap;        /* a smaller lead of the best logit may turn either way */
+    double logit;      /* of the first position; 0 = not compared */
+    double logprob;    /* mean */
+    double perplexity; /* relative */
+};
 
 static const struct real {
     const char *file, *expected;
+    double fast_logprob;
 } reals[] = {
-    { "SmolLM2-135M-Instruct.Q4_1.gguf", "golden/real/smollm2-135m-instruct-q4_1.json" },
-    { "gemma-3-270m-q4_k_m.gguf", "golden/real/gemma-3-270m-q4_k_m.json" },
-    { "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "golden/real/qwen2.5-coder-0.5b-instruct-q4_k_m.json" },
+    { "SmolLM2-135M-Instruct.Q4_1.gguf", "golden/real/smollm2-135m-instruct-q4_1.json", 0.055 },
+    { "gemma-3-270m-q4_k_m.gguf", "golden/real/gemma-3-270m-q4_k_m.json", 0.075 },
+    { "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "golden/real/qwen2.5-coder-0.5b-instruct-q4_k_m.json", 0.037 },
 };
 #define N_REALS ((int)(sizeof reals / sizeof reals[0]))
 
@@ -65,17 +72,19 @@ static void check_tokenizer(const struct tokenizer *t, const cJSON *root)
     }
 }
 
-static void check_first_logits(const float *logits, int64_t n_vocab, const cJSON *hf, const char *what)
+static void check_first_logits(const float *logits, int64_t n_vocab, const cJSON *hf, double bound, const char *what)
 {
     const cJSON *e;
+    if (bound <= 0)
+        return;
     cJSON_ArrayForEach(e, json_get(hf, "first_logits_top20")) {
         int id = (int)cJSON_GetArrayItem(e, 0)->valuedouble;
         double want = cJSON_GetArrayItem(e, 1)->valuedouble;
-        ck_assert_msg(fabs((double)logits[id] - want) <= LOGIT_BOUND, "%s: logit of %d is %.5f, want %.5f", what, id,
+        ck_assert_msg(fabs((double)logits[id] - want) <= bound, "%s: logit of %d is %.5f, want %.5f", what, id,
                       (double)logits[id], want);
     }
     double lse = json_get(hf, "first_logsumexp")->valuedouble;
-    ck_assert_msg(fabs(sampler_logsumexp(logits, n_vocab) - lse) <= LOGIT_BOUND, "%s: logsumexp", what);
+    ck_assert_msg(fabs(sampler_logsumexp(logits, n_vocab) - lse) <= bound, "%s: logsumexp", what);
 }
 
 static int32_t lowest_best(const float *x, int64_t n)
@@ -87,7 +96,7 @@ static int32_t lowest_best(const float *x, int64_t n)
     return best;
 }
 
-static void check_prompt(struct loaded *l, const cJSON *p, const char *text_key, float *logits)
+static void check_prompt(struct loaded *l, const cJSON *p, const char *text_key, const struct bounds *b, float *logits)
 {
     const char *what = p->string;
     const cJSON *hf = json_get(p, "hf_f32"), *gap = json_get(hf, "gap"), *id;
@@ -102,11 +111,11 @@ static void check_prompt(struct loaded *l, const cJSON *p, const char *text_key,
     int32_t *ids = test_ids(json_get(p, "prompt_ids"), &n);
     ck_assert_msg(seq_open(&seq, l, &err) == 0, "%s", err.msg);
     ck_assert_msg(seq_eval(&seq, ids, n, false, logits, NULL, NULL, &err) == 0, "%s: %s", what, err.msg);
-    check_first_logits(logits, n_vocab, hf, what);
+    check_first_logits(logits, n_vocab, hf, b->logit, what);
     int step = 0;
     gap = gap->child;
     cJSON_ArrayForEach(id, json_get(hf, "ids")) {
-        if (gap && gap->valuedouble < GAP_MIN)
+        if (gap && gap->valuedouble < b->gap)
             break;
         int32_t want = (int32_t)id->valuedouble, got = lowest_best(logits, n_vocab);
         ck_assert_msg(got == want, "%s: step %d gives %d, want %d", what, step, got, want);
@@ -120,7 +129,7 @@ static void check_prompt(struct loaded *l, const cJSON *p, const char *text_key,
     free(ids);
 }
 
-static void check_logprobs(struct loaded *l, const cJSON *root)
+static void check_logprobs(struct loaded *l, const cJSON *root, const struct bounds *b)
 {
     const cJSON *window = json_get(json_get(root, "raw"), "window_a");
     const cJSON *want = json_get(json_get(json_get(root, "ppl_a"), "hf_f32"), "logprobs")->child;
@@ -128,7 +137,7 @@ static void check_logprobs(struct loaded *l, const cJSON *root)
     struct err err = { 0 };
     struct seq seq;
     size_t n, counted = 0;
-    double sum = 0.0;
+    double sum = 0.0, shift = 0.0;
     int32_t *ids = test_ids(json_get(window, "prompt_ids"), &n);
     float *all = calloc(n * (size_t)n_vocab, sizeof *all);
     ck_assert_ptr_nonnull(all);
@@ -140,23 +149,25 @@ static void check_logprobs(struct loaded *l, const cJSON *root)
             continue;
         double got = sampler_logprob(all + (i - 1) * (size_t)n_vocab, n_vocab, ids[i]);
         sum += fabs(got - want->valuedouble);
+        shift += want->valuedouble - got;
         counted++;
     }
     ck_assert_msg(counted > 500, "only %zu log-probabilities compared", counted);
-    printf("    mean |dlogprob| %.2e over %zu\n", sum / (double)counted, counted);
-    ck_assert_msg(sum / (double)counted <= LOGPROB_BOUND, "mean |dlogprob| %g", sum / (double)counted);
+    double mean = sum / (double)counted, ratio = exp(shift / (double)counted);
+    printf("    mean |dlogprob| %.2e over %zu, perplexity times %.5f\n", mean, counted, ratio);
+    ck_assert_msg(mean <= b->logprob, "mean |dlogprob| %g", mean);
+    ck_assert_msg(fabs(ratio - 1.0) <= b->perplexity, "perplexity times %g", ratio);
     seq_close(&seq);
     free(all);
     free(ids);
 }
 
-START_TEST(real_model)
+static void check_model(const struct real *r, const struct bounds *b)
 {
-    const struct real *r = &reals[_i];
     char *path = find_model(r);
     if (!path)
         return;
-    printf("  %s\n", r->file);
+    printf("  %s, %s\n", r->file, b->math == MATH_FAST ? "fast" : "exact");
     cJSON *root = test_json(r->expected);
     struct load_params p;
     struct loaded l;
@@ -164,21 +175,34 @@ START_TEST(real_model)
     load_params_init(&p);
     p.model = path;
     p.device = "cpu";
-    p.backend.math = MATH_EXACT;
+    p.backend.math = b->math;
     p.kv.dtype = DTYPE_F32;
     ck_assert_msg(load_open(&l, &p, &err) == 0, "%s", err.msg);
     check_tokenizer(l.tokenizer, root);
     float *logits = calloc((size_t)l.model->config.n_vocab, sizeof *logits);
     const cJSON *c;
     cJSON_ArrayForEach(c, json_get(root, "raw"))
-        check_prompt(&l, c, "prompt", logits);
+        check_prompt(&l, c, "prompt", b, logits);
     cJSON_ArrayForEach(c, json_get(root, "chat"))
-        check_prompt(&l, c, "prompt_text", logits);
-    check_logprobs(&l, root);
+        check_prompt(&l, c, "prompt_text", b, logits);
+    check_logprobs(&l, root, b);
     free(logits);
     load_close(&l);
     cJSON_Delete(root);
     free(path);
+}
+
+START_TEST(real_model)
+{
+    const struct bounds exact = { MATH_EXACT, 0.002, 1e-3, 1e-3, 0.005 };
+    check_model(&reals[_i], &exact);
+}
+END_TEST
+
+START_TEST(real_model_fast)
+{
+    const struct bounds fast = { MATH_FAST, 0.7, 0, reals[_i].fast_logprob, 0.005 };
+    check_model(&reals[_i], &fast);
 }
 END_TEST
 
@@ -188,6 +212,7 @@ int main(void)
     TCase *t = tcase_create("real");
     tcase_set_timeout(t, 1800);
     tcase_add_loop_test(t, real_model, 0, N_REALS);
+    tcase_add_loop_test(t, real_model_fast, 0, N_REALS);
     suite_add_tcase(s, t);
     return test_main(s);
 }

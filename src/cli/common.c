@@ -53,8 +53,8 @@ const struct opt common_device_opts[] = {
     {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL,
      "an error instead of any fallback"},
     {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact",
-     "f32 activations everywhere; fast rounds them to int8 or half in products where an OpenCL device has the "
-     "arithmetic for it, and is not available on the CPU in this version"},
+     "f32 activations everywhere; fast rounds them to int8 in products with quantised weights (CPU), or to int8 or "
+     "half where an OpenCL device has the arithmetic for it"},
     {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
      "own kernels only, one order of sums for every number of rows"},
     {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,
@@ -98,8 +98,8 @@ int common_check(const struct common *c, const char *cmd)
 {
     if (c->model && !*c->model)
         return msg_usage(cmd, "-m, --model: the path is empty");
-    if (c->math == MATH_CHOICE_FAST && (strcmp(c->device, "cpu") == 0 || strcmp(c->device, "ref") == 0))
-        return msg_usage(cmd, "--math fast is not available on %s in this version; --device must name OpenCL devices", c->device);
+    if (c->math == MATH_CHOICE_FAST && strcmp(c->device, "ref") == 0)
+        return msg_usage(cmd, "--math fast is not available on ref, which is always exact");
     if (c->kv == KV_CHOICE_Q8_0)
         return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
     return 0;

@@ -1,7 +1,7 @@
 /* The `cpu` backend: opens, closes, owns its threads and their scratch, and
- * the table of its operations.  Exact arithmetic in the canonical order of
- * kernels.h, also where `fast` would be allowed.  Weights are used where they
- * lie in the mapped file. */
+ * the table of its operations.  Sums are in the canonical order of kernels.h;
+ * under `fast` products with block formats take x rounded to int8.  Weights are
+ * used where they lie in the mapped file. */
 #include "backend/cpu/cpu.h"
 
 #include <stdatomic.h>
@@ -61,6 +61,8 @@ static void cpu_close(struct backend *be)
     for (int t = 0; cpu->scratch != NULL && t < cpu->n_threads; t++)
         free(cpu->scratch[t]);
     free(cpu->scratch);
+    for (int kind = 0; kind < FAST_KINDS; kind++)
+        free(cpu->xq[kind]);
     free(cpu->order);
     free(cpu->parts);
     free(cpu->pairs_out);
@@ -124,6 +126,7 @@ int cpu_open(struct backend **out, const struct backend_params *params, struct e
         return err_set(err, ERR_NOMEM, "cpu: no memory for the instance");
     cpu->be.ops = &cpu_ops;
     cpu->k = k;
+    cpu->math = params->math;
     rc = pool_new(&cpu->pool, params->n_threads > 0 ? params->n_threads : thread_count_default(), err);
     if (rc != 0)
         goto fail;

@@ -13,7 +13,10 @@ struct cpu {
     const struct cpu_kernels *k;
     struct pool *pool;
     int n_threads;
+    enum backend_math math;
     struct kern_scratch **scratch; /* [n_threads] */
+    struct kern_xblock *xq[FAST_KINDS]; /* rows of x rounded under `fast`; grown at need, kept */
+    size_t n_xq[FAST_KINDS];
     /* of linear_experts; grown at need, kept */
     int32_t *order; /* [n_experts + 1 + 2 n_pairs] pairs sorted by expert */
     size_t n_order;

@@ -26,6 +26,11 @@ static bool has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+static bool has_avx512vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 #else
 static bool has_avx2(void)
 {
@@ -36,6 +41,11 @@ static bool has_avx512(void)
 {
     return false;
 }
+
+static bool has_avx512vnni(void)
+{
+    return false;
+}
 #endif
 
 static const struct {
@@ -43,6 +53,7 @@ static const struct {
     bool (*has)(void);
 } isas[] = {
     /* best first */
+    {&cpu_kernels_avx512vnni, has_avx512vnni},
     {&cpu_kernels_avx512, has_avx512},
     {&cpu_kernels_avx2, has_avx2},
     {&cpu_kernels_c, has_any},

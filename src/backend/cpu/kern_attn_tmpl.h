@@ -138,6 +138,7 @@ struct running {
         UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                   \
         for (int j = c->lo; j < c->hi; j++) {                                                      \
             v = row(c->v[j], d);                                                                   \
+            v_keep(&v);                                                                            \
             if (j >= all_lo && j < all_hi) {                                                       \
                 UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]); \
             } else {                                                                               \

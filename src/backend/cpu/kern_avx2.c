@@ -6,6 +6,7 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 #include <immintrin.h>
+#include <string.h>
 
 struct v16 {
     __m256 lo, hi;
@@ -88,6 +89,95 @@ V_INLINE float v_tree(struct v16 a)
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_shuffle_ps(s2, s2, 1)));
 }
 
+V_INLINE struct v16 v_trees(const struct v16 *a)
+{
+    float r[16];
+    for (int i = 0; i < 16; i++)
+        r[i] = v_tree(a[i]);
+    return v_load(r);
+}
+
+V_INLINE void v_keep(struct v16 *a)
+{
+    __asm__("" : "+x"(a->lo), "+x"(a->hi));
+}
+
+/* ---- 16 integers ---- */
+struct vi16 {
+    __m256i lo, hi;
+};
+#define VI struct vi16
+#define VI_EACH(name, params, lo, hi)                  \
+    V_INLINE struct vi16 name params                   \
+    {                                                  \
+        return (struct vi16){lo, hi};                  \
+    }
+
+VI_EACH(vi_splat, (int32_t i), _mm256_set1_epi32(i), _mm256_set1_epi32(i))
+VI_EACH(vi_load, (const uint8_t *p), _mm256_loadu_si256((const void *)p), _mm256_loadu_si256((const void *)(p + 32)))
+VI_EACH(vi_add, (struct vi16 a, struct vi16 b), _mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi))
+VI_EACH(vi_and, (struct vi16 a, struct vi16 b), _mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi))
+VI_EACH(vi_or, (struct vi16 a, struct vi16 b), _mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi))
+VI_EACH(vi_xor, (struct vi16 a, struct vi16 b), _mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi))
+VI_EACH(vi_shl, (struct vi16 a, int n), _mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n))
+VI_EACH(vi_shr, (struct vi16 a, int n), _mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n))
+VI_EACH(vi_sar, (struct vi16 a, int n), _mm256_srai_epi32(a.lo, n), _mm256_srai_epi32(a.hi, n))
+
+V_INLINE void vi_store(uint8_t *p, struct vi16 a)
+{
+    _mm256_storeu_si256((void *)p, a.lo);
+    _mm256_storeu_si256((void *)(p + 32), a.hi);
+}
+
+V_INLINE void vi_keep(struct vi16 *a)
+{
+    (void)a; /* eight of them do not fit the registers */
+}
+
+V_INLINE struct v16 vi_f32(struct vi16 a)
+{
+    return (struct v16){_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
+}
+
+V_INLINE struct v16 vi_half(struct vi16 a)
+{
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    __m256i h = _mm256_packus_epi32(_mm256_and_si256(a.lo, low), _mm256_and_si256(a.hi, low));
+    h = _mm256_permute4x64_epi64(h, 0xd8); /* packs within halves */
+    return (struct v16){_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+}
+
+V_INLINE struct vi16 vi_gather(const uint8_t *p, size_t stride)
+{
+    uint8_t words[64];
+    for (size_t i = 0; i < 16; i++)
+        memcpy(words + 4 * i, p + i * stride, 4);
+    return vi_load(words);
+}
+
+V_INLINE void vi_transpose(struct vi16 out[4], const uint8_t *p, size_t stride)
+{
+    uint8_t words[4][64];
+    for (size_t i = 0; i < 16; i++)
+        for (size_t v = 0; v < 4; v++)
+            memcpy(words[v] + 4 * i, p + i * stride + 4 * v, 4);
+    for (int v = 0; v < 4; v++)
+        out[v] = vi_load(words[v]);
+}
+
+/* Pairs must not exceed 16 bits, so bit 7 is taken apart. */
+V_INLINE __m256i dot_8(__m256i acc, __m256i u, __m256i x)
+{
+    const __m256i one = _mm256_set1_epi16(1), low = _mm256_set1_epi8(0x7f);
+    __m256i a = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_and_si256(u, low), x), one);
+    __m256i b = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_andnot_si256(low, u), x), one);
+    return _mm256_add_epi32(acc, _mm256_add_epi32(a, b));
+}
+
+VI_EACH(vi_dot, (struct vi16 acc, struct vi16 u, struct vi16 x), dot_8(acc.lo, u.lo, x.lo), dot_8(acc.hi, u.hi, x.hi))
+
+#define TILE_W 2
+#define TILE_X 3
 #define KERN_TABLE cpu_kernels_avx2
 #define KERN_ISA "avx2"
 #include "backend/cpu/kern_tmpl.h"

@@ -102,6 +102,103 @@ static inline float v_tree(struct v16 a)
     return a.v[0];
 }
 
+static inline struct v16 v_trees(const struct v16 *a)
+{
+    struct v16 r;
+    for (int i = 0; i < 16; i++)
+        r.v[i] = v_tree(a[i]);
+    return r;
+}
+
+static inline void v_keep(struct v16 *a)
+{
+    (void)a;
+}
+
+/* ---- 16 integers ---- */
+struct vi16 {
+    uint32_t v[16];
+};
+#define VI struct vi16
+#define VI_EACH(name, params, expr)         \
+    static inline struct vi16 name params   \
+    {                                       \
+        struct vi16 r;                      \
+        for (int l = 0; l < 16; l++)        \
+            r.v[l] = (uint32_t)(expr);      \
+        return r;                           \
+    }
+
+VI_EACH(vi_splat, (int32_t i), i)
+VI_EACH(vi_add, (struct vi16 a, struct vi16 b), a.v[l] + b.v[l])
+VI_EACH(vi_and, (struct vi16 a, struct vi16 b), a.v[l] & b.v[l])
+VI_EACH(vi_or, (struct vi16 a, struct vi16 b), a.v[l] | b.v[l])
+VI_EACH(vi_xor, (struct vi16 a, struct vi16 b), a.v[l] ^ b.v[l])
+VI_EACH(vi_shl, (struct vi16 a, int n), a.v[l] << n)
+VI_EACH(vi_shr, (struct vi16 a, int n), a.v[l] >> n)
+VI_EACH(vi_sar, (struct vi16 a, int n), (int32_t)a.v[l] >> n)
+
+static inline struct vi16 vi_load(const uint8_t *p)
+{
+    struct vi16 r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+
+static inline void vi_store(uint8_t *p, struct vi16 a)
+{
+    memcpy(p, &a, sizeof a);
+}
+
+static inline void vi_keep(struct vi16 *a)
+{
+    (void)a;
+}
+
+static inline struct v16 vi_f32(struct vi16 a)
+{
+    struct v16 r;
+    for (int l = 0; l < 16; l++)
+        r.v[l] = (float)(int32_t)a.v[l];
+    return r;
+}
+
+static inline struct v16 vi_half(struct vi16 a)
+{
+    struct v16 r;
+    for (int l = 0; l < 16; l++)
+        r.v[l] = f16_to_f32((uint16_t)(a.v[l] & 0xffff));
+    return r;
+}
+
+/* little-endian words, as the formats are */
+static inline struct vi16 vi_gather(const uint8_t *p, size_t stride)
+{
+    struct vi16 r;
+    for (int l = 0; l < 16; l++, p += stride)
+        r.v[l] = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return r;
+}
+
+static inline void vi_transpose(struct vi16 out[4], const uint8_t *p, size_t stride)
+{
+    for (int v = 0; v < 4; v++)
+        out[v] = vi_gather(p + 4 * v, stride);
+}
+
+static inline struct vi16 vi_dot(struct vi16 acc, struct vi16 u, struct vi16 x)
+{
+    for (int l = 0; l < 16; l++)
+        for (int b = 0; b < 32; b += 8) {
+            int w = (int)(u.v[l] >> b & 255), q = (int8_t)(x.v[l] >> b & 255);
+            acc.v[l] += (uint32_t)(w * q);
+        }
+    return acc;
+}
+
+#define UNROLL /* vectors are loops here, and unrolling those around them takes the compiler a minute */
+#define TILE_W 2
+#define TILE_X 2
 #define KERN_TABLE cpu_kernels_c
 #define KERN_ISA "c"
 #include "backend/cpu/kern_tmpl.h"

@@ -17,16 +17,16 @@
 
 enum {
     KERN_LANES = 16,  /* partial sums of one output */
-    KERN_TILE = 4,    /* rows of w and of x in one register tile */
+    KERN_TILE = 4,    /* rows of x up to which weights are used as stored; of queries in one tile */
     KERN_PANEL = 16,  /* rows of w dequantised together */
     KERN_STRIP = 512, /* values of a row dequantised at once: a multiple of every block */
-    KERN_ROWS = 64,   /* rows of x that share a dequantised panel */
+    KERN_ROWS = 192,  /* rows of x that share a dequantised panel, at most */
     KERN_CHUNK = 64,  /* positions of one attention chunk */
     KERN_QUERIES = 32, /* queries that share a look-up and a widening of keys and values */
     KERN_WIDE = 192   /* head_dim up to which a chunk of both fits the scratch */
 };
 
-/* Scratch of one thread: about 96 KiB, meant for the second-level cache. */
+/* Scratch of one thread: about 224 KiB, meant for the second-level cache. */
 struct kern_scratch {
     union {
         struct { /* linear */
@@ -37,6 +37,17 @@ struct kern_scratch {
     };
 };
 
+/* How `fast` rounds the rows of x that meet weights of a type: not at all (as in `exact`), or to int8 with
+ * one scale for 32 values, or for 16. */
+enum kern_fast { FAST_NONE, FAST_32, FAST_16, FAST_KINDS };
+
+/* 32 values of x, x = d q */
+struct kern_xblock {
+    int8_t q[32];
+    float d[2];   /* of each half */
+    float sum[2]; /* d * (sum of q): of each half; with one scale of all, and 0 */
+};
+
 /* out[out_row(r)][o] = sum_k w[o][k] x[x_row(r)][k] (+ bias[o]) */
 struct kern_linear {
     const uint8_t *w; /* rows of `row_size` bytes, any alignment */
@@ -44,6 +55,7 @@ struct kern_linear {
     enum dtype dtype;
     int64_t k, n_rows;
     const float *x;          /* [.., k] */
+    const struct kern_xblock *xq; /* [.., k / 32] the same rounded; NULL = exact */
     float *out;              /* [.., out_cols] */
     int64_t out_cols;
     const int32_t *x_rows;   /* [n_rows], NULL = 0, 1, 2 ... */
@@ -76,7 +88,10 @@ struct cpu_kernels {
     const char *isa; /* NULL = not built */
     /* outputs o0 .. o1 of all rows */
     void (*linear)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
-    /* n values of a row of w from element k0 (a multiple of KERN_STRIP) */
+    /* the same from a->xq, rounded as kern_fast_kind says */
+    void (*linear_fast)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
+    void (*quantize)(struct kern_xblock *out, const float *x, int64_t n, enum kern_fast kind); /* n mod 32 = 0 */
+    /* n values of a row of w from element k0 (where a block begins) */
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
     /* n_queries <= KERN_QUERIES queries of one sequence and kv head */
     void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, struct kern_scratch *s);
@@ -97,9 +112,19 @@ struct cpu_kernels {
     void (*mix)(float *out, const float *w, const float *y, int n_used, int64_t n);
 };
 
-extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vnni;
 
-/* The table for a name ("c", "avx2", "avx512"), or the best for NULL; NULL = not built or not
+/* Q6_K has a scale for each 16 anyway; Q4_1 and Q5_1 need it for what trained models were measured to lose. */
+static inline enum kern_fast kern_fast_kind(enum dtype t)
+{
+    switch (t) {
+    case DTYPE_Q8_0: case DTYPE_Q4_0: case DTYPE_Q5_0: case DTYPE_Q4_K: case DTYPE_Q5_K: return FAST_32;
+    case DTYPE_Q4_1: case DTYPE_Q5_1: case DTYPE_Q6_K: return FAST_16;
+    default: return FAST_NONE;
+    }
+}
+
+/* The table for a name ("c", "avx2", "avx512", "avx512vnni"), or the best for NULL; NULL = not built or not
  * supported by this processor. */
 const struct cpu_kernels *kernels_find(const char *isa);
 

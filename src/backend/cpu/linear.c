@@ -31,6 +31,61 @@ static struct kern_linear part(const struct tensor *out, const struct tensor *x,
     };
 }
 
+/* Grows *p to n elements; false after a latched failure. */
+#define GROW(cpu, p, cap, n) grow(&(cpu)->be, (void **)&(p), &(cap), (n), sizeof *(p))
+static bool grow(struct backend *be, void **p, size_t *cap, size_t n, size_t size)
+{
+    void *grown = mem_grow(*p, cap, n, size);
+
+    if (grown == NULL)
+        backend_fail(be, ERR_NOMEM, "no memory for %zu values of its own", n);
+    else
+        *p = grown;
+    return grown != NULL;
+}
+
+struct round_job {
+    const struct tensor *x;
+    struct kern_xblock *out;
+    enum kern_fast kind;
+};
+
+static void round_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct round_job *j = arg;
+    int64_t k = j->x->cols;
+
+    (void)s;
+    cpu->k->quantize(j->out + lo * (k / 32), host_f32(j->x) + lo * k, (hi - lo) * k, j->kind);
+}
+
+/* `fast`: the rows of x as int8, once for all parts of a kind.  Where memory is refused (latched) they stay exact. */
+static void round_x(struct cpu *cpu, const struct tensor *x, struct kern_linear *parts, int n_parts)
+{
+    size_t n = (size_t)x->rows * (size_t)(x->cols / 32);
+    bool wanted[FAST_KINDS] = {false};
+
+    if (cpu->math != MATH_FAST)
+        return;
+    for (int i = 0; i < n_parts; i++)
+        wanted[kern_fast_kind(parts[i].dtype)] = true;
+    for (int kind = FAST_32; kind < FAST_KINDS; kind++) {
+        if (!wanted[kind] || !GROW(cpu, cpu->xq[kind], cpu->n_xq[kind], n))
+            continue;
+        struct round_job j = {.x = x, .out = cpu->xq[kind], .kind = (enum kern_fast)kind};
+        cpu_for(cpu, x->rows, cpu_grain(4 * x->cols), round_rows, &j);
+        for (int i = 0; i < n_parts; i++)
+            if ((int)kern_fast_kind(parts[i].dtype) == kind)
+                parts[i].xq = cpu->xq[kind];
+    }
+}
+
+/* Outputs lo .. hi of all rows of a part. */
+static void run_part(const struct cpu *cpu, const struct kern_linear *p, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    (p->xq != NULL ? cpu->k->linear_fast : cpu->k->linear)(p, lo, hi, s);
+}
+
 /* A part's columns, rounded up so that panels do not straddle two parts. */
 static int64_t padded(int64_t cols)
 {
@@ -46,7 +101,7 @@ static void linear_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t h
         const struct kern_linear *p = &job->parts[i];
         int64_t n = padded(p->out_cols), from = lo > 0 ? lo : 0, to = hi < p->out_cols ? hi : p->out_cols;
         if (from < to)
-            cpu->k->linear(p, from, to, s);
+            run_part(cpu, p, from, to, s);
         lo -= n;
         hi -= n;
     }
@@ -76,6 +131,8 @@ void cpu_linear(struct backend *be, const struct tensor *out, const struct tenso
                 const struct tensor *bias)
 {
     struct kern_linear p = part(out, x, w, bias);
+
+    round_x((struct cpu *)be, x, &p, 1);
     run_parts((struct cpu *)be, &p, 1);
 }
 
@@ -86,6 +143,7 @@ void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct
 
     for (int i = 0; i < 3; i++)
         p[i] = part(&out[i], x, &w[i], bias[i]);
+    round_x((struct cpu *)be, x, p, 3);
     run_parts((struct cpu *)be, p, 3);
 }
 
@@ -95,8 +153,8 @@ static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
     const struct linear_job *job = arg;
     const struct kern_linear *gate = &job->parts[0], *up = &job->parts[1];
 
-    cpu->k->linear(gate, lo, hi, s);
-    cpu->k->linear(up, lo, hi, s);
+    run_part(cpu, gate, lo, hi, s);
+    run_part(cpu, up, lo, hi, s);
     for (int64_t r = 0; r < gate->n_rows; r++) {
         float *out = gate->out + r * gate->out_cols + lo;
         cpu->k->act_mul(out, out, up->out + r * up->out_cols + lo, hi - lo, job->act);
@@ -110,23 +168,11 @@ void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tens
     struct kern_linear p[2] = {part(out, x, wg, NULL), part(tmp, x, wu, NULL)};
     struct linear_job job = {.parts = p, .n_parts = 2, .act = act};
 
+    round_x(cpu, x, p, 2);
     cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols * x->rows), gate_up_range, &job);
 }
 
 /* ---- experts ---- */
-/* Grows *p to n elements; false after a latched failure. */
-#define GROW(cpu, p, cap, n) grow(&(cpu)->be, (void **)&(p), &(cap), (n), sizeof *(p))
-static bool grow(struct backend *be, void **p, size_t *cap, size_t n, size_t size)
-{
-    void *grown = mem_grow(*p, cap, n, size);
-
-    if (grown == NULL)
-        backend_fail(be, ERR_NOMEM, "no memory for %zu values of its own", n);
-    else
-        *p = grown;
-    return grown != NULL;
-}
-
 /* Fills parts with one entry for each expert in use; x_row = pair / per_row. Returns how many. */
 static int sort_by_expert(struct cpu *cpu, const struct tensor *experts, int n_experts,
                           const struct tensor *ids, const struct kern_linear *like, int64_t per_row)
@@ -194,6 +240,7 @@ void cpu_linear_experts(struct backend *be, const struct tensor *out, const stru
         return;
     if (w != NULL)
         like.out = cpu->pairs_out;
+    round_x(cpu, x, &like, 1);
     int n = sort_by_expert(cpu, experts, n_experts, ids, &like, w == NULL ? ids->cols : 1);
     run_parts(cpu, cpu->parts, n);
     if (w != NULL) {

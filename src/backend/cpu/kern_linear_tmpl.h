@@ -1,0 +1,208 @@
+/* The matrix product of `exact`, part of kern_tmpl.h: few rows of x meet the
+ * weights where they are stored, more rows meet a panel of 16 weight rows that
+ * was widened to f32 once for all of them.  Both keep 16 partial sums for each
+ * output and take their terms in the same order, so the number of rows changes
+ * no bit.  Knows nothing of threads; TILE_W and TILE_X are the ISA file's. */
+
+INLINE int64_t row_index(const int32_t *rows, int64_t r)
+{
+    return rows != NULL ? rows[r] : r;
+}
+
+INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
+{
+    float v = v_tree(acc);
+    if (a->bias != NULL)
+        v += load_f32(a->bias, o);
+    a->out[row_index(a->out_rows, r) * a->out_cols + o] = v;
+}
+
+/* NW outputs from o of NX rows from r, w straight from where it is stored.  The tile that follows
+ * lies right behind this one and is fetched in the order it is stored, line by line, since several
+ * rows at once defeat the hardware's own prefetcher (a hint: it may lie beyond the end). */
+#define DIRECT(NW, NX, row)                                                                               \
+    {                                                                                                     \
+        const uint8_t *w[NW];                                                                             \
+        const float *x[NX];                                                                               \
+        V16 acc[NW][NX];                                                                                  \
+        int64_t full = a->k / 16, tail = a->k % 16;                                                       \
+        uintptr_t stride = a->row_size / (size_t)(full > 0 ? full : 1);                                   \
+        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + (NW)) * a->row_size;                             \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i) * a->row_size;                \
+        UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;           \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero(); \
+        TILE_STEPS(NW, NX, row, w, x, full, acc, (__builtin_prefetch((const void *)ahead), ahead += stride))\
+        UNROLL for (int i = 0; i < (NW) && tail != 0; i++)                                                \
+        {                                                                                                 \
+            size_t at = a->row_size / (size_t)a->k * 16 * (size_t)full;                                   \
+            float ws[KERN_LANES];                                                                         \
+            dtype_info(a->dtype)->to_f32(ws, w[i] + at, (size_t)tail);                                    \
+            UNROLL for (int j = 0; j < (NX); j++)                                                         \
+                acc[i][j] = add_tail(acc[i][j], ws, x[j] + 16 * full, tail);                              \
+        }                                                                                                 \
+        UNROLL for (int i = 0; i < (NW); i++)                                                             \
+            UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i, acc[i][j]);                        \
+    }
+
+/* At most KERN_TILE rows of x: each weight is read once and used at once. */
+#define DIRECT_FORMAT(name, row)                                          \
+    static void name(const struct kern_linear *a, int64_t o0, int64_t o1) \
+    {                                                                     \
+        int64_t o = o0, r = 0;                                            \
+        for (; o + 4 <= o1; o += 4)                                       \
+            switch (a->n_rows) {                                          \
+            case 1: DIRECT(4, 1, row) break;                              \
+            case 2: DIRECT(4, 2, row) break;                              \
+            case 3: DIRECT(4, 3, row) break;                              \
+            default: DIRECT(4, 4, row) break;                             \
+            }                                                             \
+        for (; o < o1; o++)                                               \
+            for (r = 0; r < a->n_rows; r++)                               \
+                DIRECT(1, 1, row)                                         \
+    }
+
+DIRECT_FORMAT(direct_f32, row_f32)
+DIRECT_FORMAT(direct_f16, row_f16)
+DIRECT_FORMAT(direct_bf16, row_bf16)
+DIRECT_FORMAT(direct_q8_0, row_q8_0)
+
+#include "backend/cpu/kern_dequant_tmpl.h"
+
+/* ---- many rows: panels ---- */
+enum { PANEL_BYTES = 1 << 20 }; /* of the rows of x that take turns at a panel: half a second-level cache */
+
+/* A strip of a panel and the rows of x that meet it. */
+struct strip {
+    const float *w;           /* [KERN_PANEL][KERN_STRIP] */
+    const float *x[TILE_X];   /* each at the strip's start */
+    int64_t steps;            /* whole sixteens */
+    bool first;               /* strip of the rows: sums begin at 0 */
+    float *sums;              /* [x row][KERN_PANEL][lane], kept between strips */
+};
+
+/* TILE_W rows of the panel from i0 on with NX rows of x. */
+#define STRIP_TILE(name, NX)                                                                                  \
+    static void name(const struct strip *p, int i0)                                                           \
+    {                                                                                                         \
+        const float *w = p->w + (size_t)i0 * KERN_STRIP, *x[NX];                                              \
+        float *sums = p->sums + (size_t)i0 * KERN_LANES;                                                      \
+        V16 acc[TILE_W][NX];                                                                                  \
+        UNROLL for (int j = 0; j < (NX); j++) x[j] = p->x[j];                                                 \
+        UNROLL for (int i = 0; i < TILE_W; i++) UNROLL for (int j = 0; j < (NX); j++)                         \
+            acc[i][j] = p->first ? v_zero() : v_load(sums + (j * KERN_PANEL + i) * KERN_LANES);               \
+        for (int64_t step = 0; step < p->steps; step++) {                                                     \
+            V16 xs[NX];                                                                                       \
+            UNROLL for (int j = 0; j < (NX); j++) xs[j] = v_load(x[j] + 16 * step);                           \
+            UNROLL for (int i = 0; i < TILE_W; i++)                                                           \
+            {                                                                                                 \
+                V16 ws = v_load(w + i * KERN_STRIP + 16 * step);                                              \
+                v_keep(&ws);                                                                                  \
+                UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_fma(ws, xs[j], acc[i][j]);                \
+            }                                                                                                 \
+        }                                                                                                     \
+        UNROLL for (int i = 0; i < TILE_W; i++) UNROLL for (int j = 0; j < (NX); j++)                         \
+            v_store(sums + (j * KERN_PANEL + i) * KERN_LANES, acc[i][j]);                                     \
+    }
+
+STRIP_TILE(strip_1, 1)
+#if TILE_X > 1
+STRIP_TILE(strip_2, 2)
+#endif
+#if TILE_X > 2
+STRIP_TILE(strip_3, 3)
+#endif
+
+static void (*const strip_tiles[TILE_X])(const struct strip *p, int i0) = {
+    strip_1,
+#if TILE_X > 1
+    strip_2,
+#endif
+#if TILE_X > 2
+    strip_3,
+#endif
+};
+
+/* Elements k0 .. k0 + n of the panel's n_w rows, widened; rows that are missing are 0 and lead nowhere.
+ * What will be read next is fetched meanwhile: the same part of the next strip, or of the next panel. */
+static void widen_strip(float *to, const struct kern_linear *a, int64_t o, int n_w, int64_t k0, int64_t n)
+{
+    const struct dtype_info *d = dtype_info(a->dtype);
+    size_t bytes = (size_t)n * d->block_size / d->block_elems, at = (size_t)k0 / d->block_elems * d->block_size;
+    bool last = k0 + n == a->k;
+
+    for (int i = 0; i < n_w; i++) {
+        const uint8_t *row = a->w + (size_t)(o + i) * a->row_size;
+        uintptr_t next = (uintptr_t)row + (last ? KERN_PANEL * a->row_size : at + bytes);
+        for (size_t b = 0; b < bytes; b += 64)
+            __builtin_prefetch((const void *)(next + b), 0, 2);
+        if (a->dtype == DTYPE_F32)
+            memcpy(to + i * KERN_STRIP, row + at, 4 * (size_t)n);
+        else
+            dequant(to + i * KERN_STRIP, a->dtype, row, k0, n);
+    }
+    for (int i = n_w; i < KERN_PANEL; i++)
+        memset(to + i * KERN_STRIP, 0, KERN_STRIP * sizeof *to);
+}
+
+/* The outputs o .. o + n_w of row r of x from their sums; w holds the last strip, of n values. */
+static void put_row(const struct kern_linear *a, int64_t o, int n_w, int64_t r, const float *sums, const float *w, int64_t n)
+{
+    float *out = a->out + row_index(a->out_rows, r) * a->out_cols + o, v[KERN_PANEL];
+    int64_t tail = a->k % 16;
+    V16 acc[KERN_PANEL];
+
+    for (int i = 0; i < KERN_PANEL; i++)
+        acc[i] = v_load(sums + i * KERN_LANES);
+    for (int i = 0; i < n_w && tail != 0; i++)
+        acc[i] = add_tail(acc[i], w + (i * KERN_STRIP + n - tail), a->x + row_index(a->x_rows, r) * a->k + a->k - tail,
+                          tail);
+    v_store(v, v_trees(acc));
+    for (int i = 0; i < n_w && a->bias != NULL; i++)
+        v[i] += load_f32(a->bias, o + i);
+    memcpy(out, v, (size_t)n_w * sizeof *out);
+}
+
+/* Outputs o .. o + n_w of rows r0 .. r1, strip by strip. */
+static void panel(const struct kern_linear *a, int64_t o, int n_w, int64_t r0, int64_t r1, struct kern_scratch *s)
+{
+    for (int64_t k0 = 0; k0 < a->k; k0 += KERN_STRIP) {
+        int64_t n = a->k - k0 < KERN_STRIP ? a->k - k0 : KERN_STRIP;
+        struct strip p = {.w = s->w, .steps = n / 16, .first = k0 == 0};
+        widen_strip(s->w, a, o, n_w, k0, n);
+        for (int64_t r = r0; r < r1; r += TILE_X) {
+            int nx = r1 - r < TILE_X ? (int)(r1 - r) : TILE_X;
+            p.sums = s->acc + (r - r0) * KERN_PANEL * KERN_LANES;
+            for (int j = 0; j < nx; j++)
+                p.x[j] = a->x + row_index(a->x_rows, r + j) * a->k + k0;
+            for (int i = 0; i < n_w; i += TILE_W)
+                strip_tiles[nx - 1](&p, i);
+            for (int j = 0; j < nx && k0 + n == a->k; j++)
+                put_row(a, o, n_w, r + j, p.sums + j * KERN_PANEL * KERN_LANES, s->w, n);
+        }
+    }
+}
+
+static void linear_panels(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s)
+{
+    int64_t rows = PANEL_BYTES / 4 / a->k / TILE_X * TILE_X;
+
+    rows = rows < 8 * TILE_X ? 8 * TILE_X : rows < KERN_ROWS ? rows : KERN_ROWS;
+    for (int64_t r = 0; r < a->n_rows; r += rows)
+        for (int64_t o = o0; o < o1; o += KERN_PANEL)
+            panel(a, o, o1 - o < KERN_PANEL ? (int)(o1 - o) : KERN_PANEL, r,
+                  a->n_rows - r < rows ? a->n_rows : r + rows, s);
+}
+
+static void linear(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s)
+{
+    if (a->n_rows <= KERN_TILE) {
+        switch (a->dtype) {
+        case DTYPE_F32: direct_f32(a, o0, o1); return;
+        case DTYPE_F16: direct_f16(a, o0, o1); return;
+        case DTYPE_BF16: direct_bf16(a, o0, o1); return;
+        case DTYPE_Q8_0: direct_q8_0(a, o0, o1); return;
+        default: break;
+        }
+    }
+    linear_panels(a, o0, o1, s);
+}

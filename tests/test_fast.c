@@ -1,0 +1,193 @@
+/* `--math fast` on the CPU: every operation within its bounds of the oracle, and
+ * what must be equal bit for bit there, too: instruction sets, threads, rows
+ * alone and together.  What is not finite survives the rounding. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/kernels.h"
+#include "backend/registry.h"
+#include "base/mem.h"
+#include "tests/op_cases.h"
+#include "tests/test.h"
+
+static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                   DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_BF16, DTYPE_Q3_K};
+enum { N_TYPES = sizeof types / sizeof *types, N_ROUNDED = 8 };
+
+static const char *const isas[] = {"avx512vnni", "avx512", "avx2", "c"};
+enum { N_ISAS = sizeof isas / sizeof *isas };
+
+static struct backend *open_math(const char *selector, const char *isa, int n_threads, enum backend_math math)
+{
+    struct backend_params params = {.n_threads = n_threads, .cpu_isa = isa, .math = math};
+    struct backend *be[REGISTRY_MAX_INSTANCES];
+    struct err err = {0};
+    int n;
+
+    ck_assert_msg(registry_open(selector, &params, be, &n, NULL, 0, &err) == 0, "%s", err.msg);
+    return be[0];
+}
+
+/* Of this instruction set, or NULL after a note. */
+static struct backend *open_isa(const char *isa)
+{
+    if (kernels_find(isa) != NULL)
+        return open_math("cpu", isa, 1, MATH_FAST);
+    test_skip("an instruction set is not on this machine");
+    return NULL;
+}
+
+struct tally {
+    int ok, bad;
+    bool quiet;
+};
+
+static void tally(void *user, const char *op, const char *variant, double error, double bound, bool ok)
+{
+    struct tally *t = user;
+    if (!ok && !t->quiet)
+        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
+    t->ok += ok;
+    t->bad += !ok;
+}
+
+/* Within its bounds; and rounded, or the bounds of exact would hold. */
+START_TEST(against_ref)
+{
+    struct backend *ref = open_math("ref", NULL, 1, MATH_EXACT), *cpu = open_math("cpu", NULL, 2, MATH_FAST);
+    struct tally t = {0}, strict = {.quiet = true};
+    op_cases_run_fast(ref, cpu, tally, &t);
+    ck_assert_int_eq(t.bad, 0);
+    op_cases_run(ref, cpu, false, tally, &strict);
+    ck_assert_int_gt(strict.bad, N_ROUNDED * 10);
+    registry_close(ref);
+    registry_close(cpu);
+}
+END_TEST
+
+START_TEST(isa_equals_c)
+{
+    struct backend *c = open_math("cpu", "c", 1, MATH_FAST), *be = open_isa(isas[_i]);
+    struct tally t = {0};
+
+    if (be != NULL) {
+        op_cases_run(c, be, true, tally, &t);
+        ck_assert_int_eq(t.bad, 0);
+        registry_close(be);
+    }
+    registry_close(c);
+}
+END_TEST
+
+START_TEST(threads_equal)
+{
+    struct backend *one = open_math("cpu", NULL, 1, MATH_FAST), *more = open_math("cpu", NULL, 3, MATH_FAST);
+    struct tally t = {0};
+
+    op_cases_run(one, more, true, tally, &t);
+    ck_assert_int_eq(t.bad, 0);
+    registry_close(one);
+    registry_close(more);
+}
+END_TEST
+
+static struct tensor random_rows(struct backend *be, int64_t rows, int64_t cols, uint64_t seed)
+{
+    struct tensor t;
+    float *x = mem_array((size_t)(rows * cols), sizeof *x);
+    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, rows, cols, NULL), 0);
+    op_cases_random(x, (size_t)(rows * cols), 1, seed);
+    op_write(be, &t, x);
+    free(x);
+    return t;
+}
+
+static struct tensor random_weight(struct backend *be, enum dtype dtype, int64_t rows, int64_t cols)
+{
+    struct tensor w;
+    size_t row;
+    ck_assert(dtype_row_size(dtype, cols, &row));
+    uint8_t *blocks = mem_array(row * (size_t)rows, 1);
+    op_cases_blocks(dtype, blocks, (size_t)(rows * cols), 10);
+    struct host_matrix m = {.name = "w", .dtype = dtype, .rows = rows, .cols = cols, .data = blocks};
+    ck_assert_int_eq(op_import(be, &w, &m, NULL), 0);
+    free(blocks);
+    return w;
+}
+
+/* A row alone = the same row among others, with strips of k and a panel that is not full. */
+START_TEST(rows_alone)
+{
+    static const int batches[] = {2, 3, 4, 5, 8, 13, 70};
+    enum { N = 70, K = 1280, O = 37 };
+    struct backend *be = open_math("cpu", NULL, 2, MATH_FAST);
+    struct tensor w = random_weight(be, types[_i], O, K), x = random_rows(be, N, K, 7),
+                  alone = random_rows(be, N, O, 8), out = random_rows(be, N, O, 9);
+    float want[N * O], got[N * O];
+
+    op_begin(be);
+    for (int r = 0; r < N; r++) {
+        struct tensor xr = tensor_rows(&x, r, 1), o = tensor_rows(&alone, r, 1);
+        op_linear(be, &o, &xr, &w, NULL);
+    }
+    ck_assert_int_eq(op_read(be, want, &alone, NULL), 0);
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        int n = batches[b], r0 = (N - n) / 2;
+        struct tensor xr = tensor_rows(&x, r0, n), o = tensor_rows(&out, r0, n);
+        op_linear(be, &o, &xr, &w, NULL);
+        ck_assert_int_eq(op_read(be, got, &o, NULL), 0);
+        ck_assert_msg(memcmp(got, want + r0 * O, sizeof(float) * (size_t)n * O) == 0, "%s, %d rows",
+                      dtype_info(types[_i])->name, n);
+    }
+    struct buffer *bufs[] = {w.buf, x.buf, alone.buf, out.buf};
+    for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
+        op_free(bufs[i]);
+    registry_close(be);
+}
+END_TEST
+
+/* A value that is not finite reaches the outputs of its row, and no other's. */
+START_TEST(nan_travels)
+{
+    enum { K = 64, O = 3 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    struct backend *be = open_isa(isas[_i]);
+    float got[2 * O];
+
+    if (be == NULL)
+        return;
+    struct tensor w = random_weight(be, DTYPE_Q8_0, O, K), x = random_rows(be, 2, K, 1), out = random_rows(be, 2, O, 3);
+    struct tensor one = tensor_reshape(&x, 2 * (int64_t)K, 1);
+    one = tensor_rows(&one, K - 1, 1);
+    for (int b = 0; b < 3; b++) {
+        op_begin(be);
+        op_write(be, &one, &bad[b]);
+        op_linear(be, &out, &x, &w, NULL);
+        ck_assert_int_eq(op_read(be, got, &out, NULL), 0);
+        for (int i = 0; i < O; i++) {
+            ck_assert(!isfinite(got[i]));
+            ck_assert(isfinite(got[O + i]));
+        }
+    }
+    op_free(w.buf);
+    op_free(x.buf);
+    op_free(out.buf);
+    registry_close(be);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("fast");
+    TCase *t = tcase_create("fast");
+    tcase_set_timeout(t, 300);
+    tcase_add_test(t, against_ref);
+    tcase_add_loop_test(t, isa_equals_c, 0, N_ISAS - 1);
+    tcase_add_test(t, threads_equal);
+    tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
+    tcase_add_loop_test(t, nan_travels, 0, N_ISAS);
+    suite_add_tcase(s, t);
+    return test_main(s);
+}
