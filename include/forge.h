@@ -149,9 +149,9 @@ struct forge_engine_params {
     int64_t n_ctx;           /* positions per sequence; 0 = the model's limit; -1 (default) = the smaller of that and 4096 */
     enum forge_kv kv_type;
     int page_size;           /* KV positions per page; 0 = one page of n_ctx */
-    int max_seqs;            /* sequences at once; default 1.  This version runs one after the other, with memory for one */
-    int chunk;               /* rows of one prefill step at most; default 512 */
-    uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs */
+    int max_seqs;            /* sequences that run at once, in steps together; default 1 */
+    int chunk;               /* rows of a step at most, of prompts and new ids together; default 512 */
+    uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs; with less, requests wait for others' pages */
     uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
     int no_prefix_cache;     /* nothing is kept of earlier prompts; this version never does */
     /* Called while loading, with done and total in units of the phase; non-zero stops the load.  total is 0 while
@@ -184,6 +184,21 @@ struct forge_engine_info {
     int64_t default_top_k;
 };
 const struct forge_engine_info *forge_engine_info(const struct forge_engine *e);
+
+/* What the engine has done and holds, as of the last step that ended. */
+struct forge_engine_stats {
+    int max_seqs, running;             /* slots; of them in use */
+    uint64_t queued, finished;         /* requests */
+    uint64_t steps, rows;              /* that succeeded; rows of them */
+    uint64_t prefill_rows, decode_rows; /* rows without those computed again */
+    double step_s;                     /* seconds of these steps: rows / step_s is the throughput */
+    uint64_t busy_steps, busy_slots;   /* steps while a request waited, and slots in use in them */
+    uint64_t pages, pages_held;        /* KV pages of all groups of layers */
+    uint64_t positions;                /* that running requests have stored */
+    uint64_t preempted;                /* times that a request gave up its pages */
+    uint64_t recovered;                /* times that devices were opened again */
+};
+const struct forge_engine_stats *forge_engine_stats(const struct forge_engine *e);
 
 struct forge_placement {
     const char *operation, *device;
@@ -297,6 +312,8 @@ struct forge_metrics {
     double tpot_ms;       /* mean over the tokens after the first */
     double prefill_tok_s, decode_tok_s;
     uint64_t drafted_tokens, accepted_tokens;
+    uint64_t preempted;   /* times that it gave up its pages to older requests and waited again, and ... */
+    double recompute_s;   /* ... seconds of steps that computed again what it had lost, also to a failed device */
 };
 
 void forge_request_params_init(struct forge_request_params *p, size_t struct_size);

@@ -179,6 +179,100 @@ START_TEST(goes_on_as_if_nothing_had_been)
 }
 END_TEST
 
+/* ---- several at once ---- */
+enum { N_TOGETHER = 3 };
+
+static struct forge_engine *open_several(void)
+{
+    struct forge_engine_params p = engine_params("golden/models/qwen3");
+    p.n_ctx = 96;
+    p.page_size = 8;
+    p.chunk = 16;
+    p.max_seqs = N_TOGETHER;
+    return engine_with(&p);
+}
+
+static void submit_several(struct forge_engine *e, struct forge_request **r, struct told *told)
+{
+    static const int which[N_TOGETHER] = {0, 1, 4};
+    for (int i = 0; i < N_TOGETHER; i++) {
+        struct forge_request_params p = params_of(&kinds[which[i]]);
+        told[i] = (struct told){0};
+        p.on_piece = tell;
+        p.user = &told[i];
+        ck_assert_int_eq(forge_submit(e, &p, &r[i], NULL), 0);
+    }
+}
+
+/* A failure in a step of several is all theirs, and none notices. */
+START_TEST(all_go_on)
+{
+    struct forge_engine *e = open_several();
+    struct forge_request *r[N_TOGETHER];
+    struct told want[N_TOGETHER], got[N_TOGETHER];
+    bend(e, 0, 0, 0);
+    submit_several(e, r, want);
+    while (forge_step(e, NULL) > 0)
+        ;
+    int n = n_calls;
+    for (int i = 0; i < N_TOGETHER; i++)
+        forge_request_free(r[i]);
+    for (int at = 1; at <= n; at += n / 40 + 1) {
+        bend(e, 0, at, ERR_DEVICE);
+        submit_several(e, r, got);
+        while (forge_step(e, NULL) > 0)
+            ;
+        ck_assert_ptr_ne(e->l.backends[0]->ops, &bent);
+        for (int i = 0; i < N_TOGETHER; i++) {
+            test_that(forge_request_error(r[i])->code == 0, "request %d: %s", i, forge_request_error(r[i])->message);
+            same_told(&got[i], &want[i], "several", at);
+            forge_request_free(r[i]);
+        }
+    }
+    forge_engine_close(e);
+}
+END_TEST
+
+/* Who had a failure before ends with the next one; who had none goes on. */
+START_TEST(some_end_and_others_go_on)
+{
+    struct forge_engine *e = open_several();
+    struct forge_request_params p = params_of(&kinds[0]);
+    struct forge_request *old, *fresh;
+    size_t n = 0;
+    struct told want = {0}, got = {0};
+    p.on_piece = tell;
+    p.user = &want;
+    forge_request_free(generate(e, &p));
+    p.user = NULL;
+    p.on_piece = NULL;
+    p.max_tokens = 40;
+    ck_assert_int_eq(forge_submit(e, &p, &old, NULL), 0);
+    forge_step(e, NULL);
+    bend(e, 0, 1, ERR_DEVICE);
+    for (; n < 4; forge_request_ids(old, 0, &n))
+        ck_assert_int_eq(forge_step(e, NULL), 1);
+    p.max_tokens = kinds[0].n_new;
+    p.on_piece = tell;
+    p.user = &got;
+    ck_assert_int_eq(forge_submit(e, &p, &fresh, NULL), 0);
+    while (got.n < 2)
+        ck_assert_int_eq(forge_step(e, NULL), 1);
+    bend(e, 0, 1, ERR_DEVICE);
+    while (forge_step(e, NULL) > 0)
+        ;
+    ck_assert_int_eq(forge_request_finish(old, 0), FORGE_FINISH_ERROR);
+    ck_assert_ptr_nonnull(strstr(forge_request_error(old)->message, "opened again before"));
+    ck_assert_int_eq(forge_request_finish(fresh, 0), FORGE_FINISH_LENGTH);
+    same_told(&got, &want, "the younger one", 0);
+    ck_assert_uint_eq(forge_engine_stats(e)->recovered, 2);
+    ck_assert_uint_eq(forge_engine_stats(e)->pages_held, 0);
+    forge_request_free(old);
+    forge_request_free(fresh);
+    forge_engine_close(e);
+}
+END_TEST
+
 /* ---- what is no device's failure, and what fails again ---- */
 struct rebend {
     struct forge_engine *e;
@@ -340,7 +434,6 @@ START_TEST(math_is_kept)
     load_keep_free(e->l.again);
     e->l.again = NULL;
     ck_assert_int_eq(load_keep(&e->l, &lp, &lp.kv, &err), 0);
-    seq_close(&e->seq);
     int rc = load_reopen(&e->l, &err);
     ck_assert_msg(rc == ERR_ARG && strstr(err.msg, "math fast"), "%s", err.msg);
     forge_engine_close(e);
@@ -484,6 +577,8 @@ int main(void)
     TCase *t = tcase_create("recover");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, goes_on_as_if_nothing_had_been, 0, N_KINDS);
+    tcase_add_test(t, all_go_on);
+    tcase_add_test(t, some_end_and_others_go_on);
     tcase_add_test(t, the_second_failure_is_the_end);
     tcase_add_loop_test(t, steps_shrink, 0, 6);
     tcase_add_test(t, other_failures_are_not_recovered);

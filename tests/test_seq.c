@@ -221,7 +221,7 @@ static int note_first(void *user, size_t done, size_t total)
 START_TEST(first_pieces)
 {
     static const struct { bool free_rows, whole; int chunk; size_t first; } rows[] = {
-        {true, false, 512, SEQ_PIECE_FIRST}, {true, true, 512, 70}, {false, false, 512, 70}, {false, false, 50, 50},
+        {true, false, 512, BATCH_PIECE_FIRST}, {true, true, 512, 70}, {false, false, 512, 70}, {false, false, 50, 50},
         {true, false, 10, 10},
     };
     size_t n, first;
@@ -243,7 +243,7 @@ START_TEST(first_pieces)
         first = 0;
         ck_assert_int_eq(seq_eval(&s, twice, 70, false, NULL, note_first, &first, &err), 0);
         test_that(first == rows[i].first, "row %zu: the first step had %zu rows, not %zu", i, first, rows[i].first);
-        test_that(s.piece >= 1 && s.piece <= (s.piece > l.chunk ? SEQ_PIECE_FIRST : l.chunk), "row %zu: a piece of %d", i,
+        test_that(s.piece >= 1 && s.piece <= (s.piece > l.chunk ? BATCH_PIECE_FIRST : l.chunk), "row %zu: a piece of %d", i,
                   s.piece);
         seq_close(&s);
         load_close(&l);

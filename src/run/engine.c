@@ -1,4 +1,4 @@
-/* The engine: a loaded model with one sequence to run on.  Opens by load.c's
+/* The engine: a loaded model and room for the steps of many sequences.  Opens by load.c's
  * rules, tells what it is and where its operations ran.
  * Knows nothing of requests but that none may be left when it closes. */
 #include "run/engine.h"
@@ -73,11 +73,11 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
         .dtype = kv_types[p->kv_type],
         .page_size = p->page_size,
         .n_ctx = p->n_ctx,
-        .max_seqs = 1, /* requests run one after the other */
+        .max_seqs = p->max_seqs,
         .mem = p->kv_mem,
     };
     out->chunk = p->chunk;
-    out->max_want = 1;
+    out->max_want = p->max_seqs;
 }
 
 static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
@@ -157,6 +157,22 @@ void engine_meet_devices(struct forge_engine *e)
         op_profile(e->l.backends[i], e->profile);
 }
 
+/* What steps take. */
+static int make_room(struct forge_engine *e, int max_seqs, struct err *err)
+{
+    size_t n, want = (size_t)e->l.max_want;
+    e->stats.max_seqs = max_seqs;
+    e->piece = BATCH_PIECE_FIRST;
+    e->running = mem_array((size_t)max_seqs, sizeof *e->running);
+    e->served = mem_array((size_t)max_seqs, sizeof *e->served);
+    e->best = mem_array(want, sizeof *e->best);
+    if (mem_mul(want, (size_t)e->l.config->n_vocab, &n))
+        e->logits = mem_array(n, sizeof *e->logits);
+    if (!e->running || !e->served || !e->best || !e->logits)
+        return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
+    return batch_init(&e->batch, &e->l, err);
+}
+
 static int open_engine(struct forge_engine *e, const struct forge_engine_params *given, struct err *err)
 {
     struct forge_engine_params p;
@@ -172,13 +188,10 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
         rc = load_open(&e->l, &lp, err);
     if (rc < 0)
         return rc;
-    e->logits = mem_array((size_t)e->l.config->n_vocab, sizeof *e->logits);
-    if (!e->logits)
-        return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
     e->profile = p.profile != 0;
     engine_meet_devices(e);
     fill_info(e);
-    return seq_open(&e->seq, &e->l, err);
+    return make_room(e, p.max_seqs, err);
 }
 
 int forge_engine_open(struct forge_engine **out, const struct forge_engine_params *p, struct forge_error *err)
@@ -190,7 +203,6 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_param
         err_set(&er, ERR_NOMEM, "no memory for an engine");
         return engine_error(err, er.code, &er);
     }
-    e->seq.slot = -1;
     int rc = open_engine(e, p, &er);
     if (rc < 0) {
         forge_engine_close(e);
@@ -205,7 +217,10 @@ void forge_engine_close(struct forge_engine *e)
     if (!e)
         return;
     assert(!e->in_step && !e->first); /* requests are freed before their engine */
-    seq_close(&e->seq);
+    batch_fini(&e->batch);
+    free(e->running);
+    free(e->served);
+    free(e->best);
     free(e->logits);
     load_close(&e->l);
     recover_free(e);
@@ -215,6 +230,11 @@ void forge_engine_close(struct forge_engine *e)
 const struct forge_engine_info *forge_engine_info(const struct forge_engine *e)
 {
     return &e->info;
+}
+
+const struct forge_engine_stats *forge_engine_stats(const struct forge_engine *e)
+{
+    return &e->stats;
 }
 
 static void add_row(struct forge_placement *p, const struct forge_placement *more)

@@ -5,7 +5,10 @@
  *   process.c   log, devices, version: what needs no engine
  *   prompt.c    text to ids and back, the prompt of a request
  *   request.c   submit, accessors, cancel, free
- *   step.c      the scheduler and one step of the running request
+ *   sched.c     who runs: admission, pages, preemption, the rows of a step
+ *   running.c   a request and its samples begin and end
+ *   step.c      one combined step of the running requests
+ *   generate.c  submit and step until done, in one call
  *   recover.c   a request goes on after a device error
  *   output.c    from a new id to text, pieces and the end of a sample
  *   logprobs.c  log-probabilities of chosen and best ids */
@@ -18,9 +21,8 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "run/load.h"
+#include "run/batch.h"
 #include "run/sampler.h"
-#include "run/seq.h"
 #include "run/stop.h"
 
 struct forge_engine {
@@ -32,11 +34,19 @@ struct forge_engine {
     size_t n_past;
     struct engine_name *names;      /* of their devices */
     bool profile;
-    float *logits; /* [n_vocab] of the running step */
-    struct seq seq; /* of the running request, slot kept */
+    struct batch batch;
+    int piece;      /* rows of prefill in the next step: see batch_piece */
+    bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
+    int32_t *best;  /* [l.max_want] of a step, where all that are wanted are plain argmaxes; else ... */
+    float *logits;  /* ... [l.max_want, n_vocab] */
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
-    size_t n_active;                    /* of them, queued or running */
-    struct forge_request *running;      /* NULL = none */
+    uint64_t n_submitted;
+    size_t n_active;                    /* of the list, queued or running */
+    struct forge_request **running;     /* [max_seqs] by rank: priority, then age; each has a KV slot */
+    size_t n_running;
+    size_t turn;                        /* whose row of decoding comes first, where a step cannot have all */
+    struct forge_request **served;      /* [max_seqs] scratch: those in the step */
+    struct forge_engine_stats stats;
     bool in_step;                       /* callbacks must not step or close; what they free goes after it */
     size_t n_freed;                     /* requests that the callbacks of this step freed */
     char device[512];
@@ -52,6 +62,7 @@ struct sample {
     double t_last;                   /* of its last new id */
 };
 
+/* Queued again after preemption.  Prefill: the current sample has no new id yet. */
 enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
 
 struct forge_request {
@@ -71,7 +82,14 @@ struct forge_request {
     bool closed;            /* a callback said stop: no more calls */
     bool recovered;         /* from a device error: the next one is its end, or makes steps smaller */
     bool freed;             /* by a callback: goes at the end of the step */
-    /* while running */
+    uint64_t number;        /* of submits */
+    /* while running, and while it waits again after preemption */
+    bool started;
+    int slot;               /* KV sequence, -1 = none */
+    int64_t len;            /* positions stored: of the prompt, then of the current sample's ids */
+    int64_t recompute;      /* positions below were computed before and lost: they count once */
+    bool whole_prompt;      /* where results depend on rows: a later sample's prompt is computed as the first one's was */
+    int n_rows, want;       /* of the current step; which of its results, -1 = none */
     struct sampler *sampler;
     struct detok *detok;
     struct err err;
@@ -127,17 +145,43 @@ int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vo
 void request_reap(struct forge_engine *e);
 
 /* ---- recover.c ---- */
-/* After a step of r failed with r->err: true when that was a device's first failure in r, or fewer rows at once may
- * help, the devices are open again and hold what r had stored, so that the step can be taken once more.  Else
- * r->err says what there is to say. */
-bool recover(struct forge_request *r);
+/* After a step of so many rows failed with *err: requests of that step which it is the end of are ended, and where
+ * others are left and it is a device's failure, the devices are open again, for all to be computed again. */
+void recover(struct forge_engine *e, int rows, const struct err *err);
 /* Opens the devices where an earlier request lost them for good. */
 int recover_devices(struct forge_engine *e, struct err *err);
 void recover_free(struct forge_engine *e);
 
-/* ---- step.c ---- */
+/* ---- sched.c ---- */
+/* Requests that wait begin to run, the highest priority first, among equals the oldest, as far as there are slots and
+ * pages. */
+void sched_admit(struct forge_engine *e);
+/* Takes and gives up a place among the running ones; the slot is the caller's. */
+void sched_enter(struct forge_request *r);
+void sched_leave(struct forge_request *r);
+/* Sets n_rows of every running request, and reserves the pages for them: each that decodes has its one row, prompts
+ * have what is left of a chunk.  Where pages run out the youngest gives up its own and waits again, to be computed
+ * again.  The number of rows. */
+int sched_plan(struct forge_engine *e);
+/* Positions that are known and not stored; after them comes a new id. */
+int64_t sched_due(const struct forge_request *r);
+/* What was stored is lost: the slot is gone with it. */
+void sched_lose(struct forge_request *r);
+
+/* ---- running.c ---- */
+void running_start(struct forge_request *r);
+/* The current sample has ended: the next one, or the end. */
+void running_sample_done(struct forge_request *r);
 /* Ends the request: its current sample and those after it with `finish` (NONE: all have ended by themselves);
  * releases what only a running one needs. */
 void request_end(struct forge_request *r, enum forge_finish finish);
+
+/* ---- generate.c ---- */
+/* Refuses a call from within a callback. */
+int refuse_in_callback(const struct forge_engine *e, const char *what, struct forge_error *err);
+
+/* ---- step.c ---- */
+/* Ends those that were cancelled or are past their deadline, queued or running. */
+void step_sweep(struct forge_engine *e);
 
 #endif

@@ -14,6 +14,7 @@
 struct kv_pool { /* one group of layers */
     int window;
     int64_t n_pages, n_free;
+    int64_t per_seq;     /* that a sequence holds at most */
     int32_t *free_pages; /* [n_pages] stack; the first n_free are free */
     int32_t *table;      /* [max_seqs, max_pages], -1 = not held */
 };
@@ -147,7 +148,8 @@ static int new_pool(struct kv *kv, int g, const struct group_plan *gp, int windo
 {
     struct kv_pool *pool = &kv->pools[g];
     size_t cells;
-    *pool = (struct kv_pool){.window = window, .n_pages = gp->n_pages, .n_free = gp->n_pages};
+    *pool = (struct kv_pool){.window = window, .n_pages = gp->n_pages, .n_free = gp->n_pages,
+                             .per_seq = gp->per_seq};
     pool->free_pages = mem_array((size_t)gp->n_pages, sizeof *pool->free_pages);
     if (mem_mul((size_t)kv->max_seqs, (size_t)kv->max_pages, &cells))
         pool->table = mem_array(cells, sizeof *pool->table);
@@ -267,6 +269,11 @@ int64_t kv_n_pages(const struct kv *kv, int group)
     return kv->pools[group].n_pages;
 }
 
+int kv_max_seqs(const struct kv *kv)
+{
+    return kv->max_seqs;
+}
+
 static struct kv_seq *seq_at(const struct kv *kv, int seq)
 {
     assert(seq >= 0 && seq < kv->max_seqs && kv->seqs[seq].open);
@@ -288,6 +295,20 @@ const int32_t *kv_pages(const struct kv *kv, int seq, int group)
     seq_at(kv, seq);
     assert(group >= 0 && group < kv->n_groups);
     return table_row(kv, seq, group);
+}
+
+const int32_t *kv_tables(const struct kv *kv, int group)
+{
+    assert(group >= 0 && group < kv->n_groups);
+    return kv->pools[group].table;
+}
+
+int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n)
+{
+    const struct kv_seq *s = seq < 0 ? NULL : seq_at(kv, seq);
+    int64_t all = ceil_div(n, kv->page), most = kv->pools[group].per_seq;
+    int64_t due = (all < most ? all : most) - (s ? s->hi[group] - s->lo[group] : 0);
+    return due > 0 ? due : 0;
 }
 
 /* ---- pages of sequences ---- */

@@ -31,6 +31,7 @@ int kv_max_pages(const struct kv *kv, int group);      /* columns of the group's
 uint64_t kv_size(const struct kv *kv);
 int64_t kv_pages_free(const struct kv *kv, int group);
 int64_t kv_n_pages(const struct kv *kv, int group); /* free and held */
+int kv_max_seqs(const struct kv *kv);
 
 /* A sequence slot 0..max_seqs-1, or -1 when all are taken. */
 int kv_seq_open(struct kv *kv);
@@ -44,5 +45,9 @@ int64_t kv_len(const struct kv *kv, int seq);
 bool kv_can_cut(const struct kv *kv, int seq, int64_t n);
 /* [max_pages] page numbers, -1 = not held; valid until the next reserve or set_len. */
 const int32_t *kv_pages(const struct kv *kv, int seq, int group);
+/* The same of all slots: [max_seqs, max_pages]. */
+const int32_t *kv_tables(const struct kv *kv, int group);
+/* Pages that the sequence, or one that holds none (seq -1), has still to take until it is n long. */
+int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n);
 
 #endif

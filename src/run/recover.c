@@ -1,13 +1,12 @@
-/* A request goes on after a device error: the devices are opened again, and what
- * the request's sequence had stored is computed again from its prompt and its
- * new ids, as it was computed the first time.  Lengths, ids and text had not
- * moved, so nothing is told twice.  Once for a request, and then only while steps
- * of fewer rows can be tried; else the error is its end.  Owns what closed instances had counted. */
+/* Requests go on after a device error: the devices are opened again, and what the
+ * running ones had stored is computed again by the steps that follow, from their
+ * prompts and new ids.  Lengths, ids and text had not moved, so nothing is told
+ * twice.  Once for a request, and then only while steps of fewer rows can be
+ * tried; else the error is its end.  Owns what closed instances had counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine.h"
@@ -76,96 +75,90 @@ static int reopen(struct forge_engine *e, struct err *err)
     int rc = e->l.n_backends > 0 ? keep_placement(e, err) : 0;
     if (rc < 0)
         return rc;
-    seq_close(&e->seq);
+    for (size_t i = 0; i < e->n_running; i++) { /* slots go with the cache */
+        sched_lose(e->running[i]);
+        kv_seq_close(e->l.kv, e->running[i]->slot);
+        e->running[i]->slot = -1;
+    }
     rc = load_reopen(&e->l, err);
     if (rc < 0)
         return rc;
     engine_meet_devices(e);
-    return seq_open(&e->seq, &e->l, err);
+    for (size_t i = 0; i < e->n_running; i++)
+        e->running[i]->slot = kv_seq_open(e->l.kv);
+    return 0;
 }
 
 int recover_devices(struct forge_engine *e, struct err *err)
 {
-    return e->seq.slot >= 0 ? 0 : reopen(e, err);
+    return e->l.kv ? 0 : reopen(e, err);
 }
 
-/* ---- the sequence ---- */
-static bool is_over(const struct forge_request *r)
-{
-    return atomic_load(&r->cancel) || (r->deadline > 0 && clock_now() >= r->deadline);
-}
-
-static int watch(void *user, size_t done, size_t total)
-{
-    (void)done, (void)total;
-    return is_over(user);
-}
-
-static int store(struct forge_request *r, const int32_t *ids, size_t n)
-{
-    return n > 0 ? seq_eval(&r->e->seq, ids, n, false, NULL, watch, r, &r->err) : 0;
-}
-
-/* In steps of as many rows as the first time, where results depend on that. */
-static int replay(struct forge_request *r)
-{
-    struct seq *seq = &r->e->seq;
-    const struct ids *p = &r->prompt, *ids = &r->samples[r->at].ids;
-    if (r->phase == PHASE_PREFILL && r->at == 0) { /* the prompt's steps follow as they would, and count once */
-        r->n_prefilled = 0;
-        r->metrics.prefill_s = 0;
-        return 0;
-    }
-    int rc = store(r, p->v, p->n);
-    if (rc == 0 && r->at > 0) { /* samples after the first begin with the prompt's last position */
-        seq_reset(seq, (int64_t)p->n - 1);
-        rc = r->phase == PHASE_PREFILL ? 0 : store(r, p->v + seq->len, p->n - (size_t)seq->len);
-    }
-    size_t n = ids->n > 0 ? ids->n - 1 : 0, each = r->e->l.free_rows ? n : 1;
-    for (size_t i = 0; rc == 0 && i < n; i += each)
-        rc = store(r, ids->v + i, each);
-    return rc;
-}
-
-/* Rows of the step that failed. */
-static int rows_of_step(const struct forge_request *r)
-{
-    int64_t left = (int64_t)r->prompt.n - r->e->seq.len, piece = seq_piece(&r->e->seq);
-    return r->phase != PHASE_PREFILL ? 1 : (int)(left < piece ? left : piece);
-}
+/* ---- who goes on ---- */
 
 /* Some drivers end what takes them too long, or lack memory for many rows: less at once, from now on. */
-static bool shrink(struct forge_request *r)
+static bool shrink(struct forge_engine *e, int rows)
 {
     const int few = 8;
-    int rows = rows_of_step(r);
     if (rows < few)
         return false;
-    r->e->l.chunk = rows / 4;
-    log_msg(LOG_WARN, "steps have at most %d rows from now on: one of %d failed twice", r->e->l.chunk, rows);
+    e->l.chunk = rows / 4;
+    e->shrunk = true;
+    log_msg(LOG_WARN, "steps have at most %d rows from now on: one of %d failed twice", e->l.chunk, rows);
     return true;
 }
 
-bool recover(struct forge_request *r)
+static void end_with(struct forge_request *r, int code, const char *what, const char *more)
 {
-    struct forge_engine *e = r->e;
-    struct err first = r->err, err = {0};
-    if (!load_may_mend(&e->l, r->err.code))
-        return false;
-    if (r->recovered && !shrink(r)) {
-        err_set(&r->err, first.code, "%s (the devices had been opened again before)", first.msg);
-        return false;
+    err_set(&r->err, code, "%s%s", what, more);
+    request_end(r, FORGE_FINISH_ERROR);
+}
+
+static bool was_recovered(const struct forge_engine *e)
+{
+    for (size_t i = 0; i < e->n_running; i++)
+        if (e->running[i]->n_rows > 0 && e->running[i]->recovered)
+            return true;
+    return false;
+}
+
+/* Those of the failed step that end with it; the others of it have had their failure.  Pages that were reserved for
+ * nothing go back. */
+static void part(struct forge_engine *e, bool mend, bool all, const struct err *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < e->n_running; i++)
+        if (e->running[i]->n_rows > 0)
+            e->served[n++] = e->running[i];
+    for (size_t i = 0; i < n; i++) {
+        struct forge_request *r = e->served[i];
+        kv_set_len(e->l.kv, r->slot, r->len);
+        if (!mend)
+            end_with(r, err->code, err->msg, "");
+        else if (r->recovered && !all)
+            end_with(r, err->code, err->msg, " (the devices had been opened again before)");
+        r->recovered = true;
     }
-    r->recovered = true;
-    log_msg(LOG_WARN, "%s; the devices are opened again, and the request goes on where it was (%zu prompt tokens, %zu new)",
-            first.msg, r->prompt.n, r->samples[r->at].ids.n);
-    if (reopen(e, &err) < 0) {
-        err_set(&r->err, first.code, "%s; opening the devices again: %s", first.msg, err.msg);
-        return false;
+}
+
+void recover(struct forge_engine *e, int rows, const struct err *err)
+{
+    struct err again = {0};
+    bool mend = load_may_mend(&e->l, err->code);
+    part(e, mend, !mend || !was_recovered(e) || shrink(e, rows), err);
+    if (!mend || e->n_running == 0)
+        return;
+    log_msg(LOG_WARN, "%s; the devices are opened again, and %zu request%s where %s (%zu prompt tokens, %zu new of the first)",
+            err->msg, e->n_running, e->n_running > 1 ? "s go on" : " goes on", e->n_running > 1 ? "they were" : "it was",
+            e->running[0]->prompt.n, e->running[0]->samples[e->running[0]->at].ids.n);
+    e->stats.recovered++;
+    if (reopen(e, &again) == 0)
+        return;
+    size_t n = e->n_running;
+    for (size_t i = 0; i < n; i++)
+        e->served[i] = e->running[i];
+    for (size_t i = 0; i < n; i++) {
+        err_set(&e->served[i]->err, err->code, "%s; opening the devices again: %s", err->msg, again.msg);
+        request_end(e->served[i], FORGE_FINISH_ERROR);
     }
-    err_clear(&r->err);
-    int rc = replay(r);
-    if (rc < 0 && rc != ERR_CANCELLED)
-        err_wrap(&r->err, "after the devices were opened again");
-    return rc == 0;
 }

@@ -96,6 +96,7 @@ static void enqueue(struct forge_engine *e, struct forge_request *r)
         e->first = r;
     e->last = r;
     e->n_active++;
+    r->number = e->n_submitted++;
 }
 
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
@@ -135,6 +136,7 @@ int forge_submit(struct forge_engine *e, const struct forge_request_params *p, s
         return engine_error(err, er.code, &er);
     }
     r->e = e;
+    r->slot = r->want = -1;
     atomic_init(&r->cancel, 0);
     ids_init(&r->prompt);
     buf_init(&r->piece);

@@ -4,22 +4,16 @@
 #ifndef FORGE_RUN_SEQ_H
 #define FORGE_RUN_SEQ_H
 
-#include "run/load.h"
+#include "run/batch.h"
 
 struct seq {
     struct loaded *l; /* borrowed */
     int slot;         /* KV sequence */
     int64_t len;      /* positions stored */
-    int32_t *rows;    /* [3, chunk]: positions, sequence rows, wanted rows of a step; owned */
-    int piece;        /* rows of the next step of a prefill: see seq_piece */
+    struct batch step; /* of this sequence alone */
+    int piece;        /* rows of the next step of a prefill: see batch_piece */
     bool whole;       /* set by the caller: every step takes a whole chunk, however long that lasts */
 };
-/* Rows that the next step of a prefill may have, at most l->chunk: few at first, then as many as took about
- * SEQ_PIECE_S in the step before, so that progress and cancelling never wait long.  Where results depend on the
- * number of rows, a whole chunk. */
-#define SEQ_PIECE_FIRST 32
-#define SEQ_PIECE_S 0.7
-int seq_piece(const struct seq *s);
 
 int seq_open(struct seq *s, struct loaded *l, struct err *err);
 void seq_close(struct seq *s);
