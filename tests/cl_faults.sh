@@ -151,28 +151,32 @@ device=opencl
 
 # ---- each call fails once: with compiled kernels on disk, then from their text ----
 run FORGE_CLCOUNT="$tmp/counts" -- --no-selftest
+launches=$(awk '$1 == "clEnqueueNDRangeKernel" { print $2 }' "$tmp/counts") # of which the last tenth are in the last step
+late=$((launches * 9 / 10))
 sweep --no-selftest
 run FORGE_CLCOUNT="$tmp/all" -- --no-selftest --no-kernel-cache
 grep -E '^(clCreateProgramWithSource|clBuildProgram|clCreateKernel|clGetProgram.*) ' "$tmp/all" >"$tmp/counts"
 sweep --no-selftest --no-kernel-cache
 
 # ---- a device that goes on failing: the error, once ----
-for rule in clEnqueueNDRangeKernel:200+:-5 clEnqueueReadBuffer:4+:-36 clEnqueueWriteBuffer:30+:-4 clSetKernelArg:1000+:-6; do
+for rule in clEnqueueNDRangeKernel:$late+:-5 clEnqueueReadBuffer:4+:-36 clEnqueueWriteBuffer:30+:-4 clSetKernelArg:$((5 * late))+:-6; do
     run FORGE_CLFAULT="$rule" -- --no-selftest
     code=${rule##*:}
     ok "$rule" error_again "$code"
 done
-run FORGE_CLFAULT="clEnqueueNDRangeKernel:200:-5,clEnqueueNDRangeKernel:201:-5,clCreateContext:2+:-6" -- --no-selftest
+run FORGE_CLFAULT="clEnqueueNDRangeKernel:$late:-5,clEnqueueNDRangeKernel:$((late + 1)):-5,clCreateContext:2+:-6" -- --no-selftest
 ok "the device cannot be opened again" error_with '(-5).*opening the devices again: .*(-6)'
 
 # ---- a watchdog ends what takes too long: fewer rows at once ----
 long="The capital of France is and the rest of it is a text that goes on for so long that its steps are of many rows"
+run -- --no-selftest -p "$long $long"
+cp "$tmp/out" "$tmp/want"
+run FORGE_CLBIG=3500 -- --no-selftest -p "$long $long" # the logits of one row take 3072
+ok "launches over 3500 work-items fail" [ "$rc" -eq 0 ]
+ok "launches over 3500 work-items fail: text" cmp -s "$tmp/want" "$tmp/out"
+ok "launches over 3500 work-items fail: told" grep -q 'at most .* rows from now on' "$tmp/err"
 run -- --no-selftest -p "$long"
 cp "$tmp/out" "$tmp/want"
-run FORGE_CLBIG=4000 -- --no-selftest -p "$long"
-ok "launches over 4000 work-items fail" [ "$rc" -eq 0 ]
-ok "launches over 4000 work-items fail: text" cmp -s "$tmp/want" "$tmp/out"
-ok "launches over 4000 work-items fail: told" grep -q 'at most .* rows from now on' "$tmp/err"
 run FORGE_CLBIG=100 -- --no-selftest -p "$long"
 ok "launches over 100 work-items fail" error_again -5
 
@@ -193,10 +197,10 @@ if [ "$rc" -eq 0 ] && grep -q "$by_blast" "$tmp/err"; then
     # shellcheck disable=SC2086
     sweep $blast -p "$long"
     # Every launch from one on: the first are warm-up's, the last those of steps whose classes are settled.
-    launches=$(sed -n 's/^clEnqueueNDRangeKernel //p' "$tmp/all")
+    with_blast=$(sed -n 's/^clEnqueueNDRangeKernel //p' "$tmp/all")
     for tenth in 1 3 5 7 9; do
         # shellcheck disable=SC2086
-        run FORGE_CLFAULT="clEnqueueNDRangeKernel:$((launches * tenth / 10))+:-5" -- $blast -p "$long"
+        run FORGE_CLFAULT="clEnqueueNDRangeKernel:$((with_blast * tenth / 10))+:-5" -- $blast -p "$long"
         ok "CLBlast, every launch from $tenth tenths on" error_again -5
     done
     # shellcheck disable=SC2086
@@ -214,7 +218,7 @@ cp "$tmp/hello" "$tmp/good"
 # ---- several devices ----
 launch=clEnqueueNDRangeKernel
 for device in cpu,opencl opencl,cpu; do
-    for call in 20 60 110; do
+    for call in $((launches / 7)) $((launches / 3)) $((launches / 2)); do # each has about half of the layers
         run FORGE_CLFAULT="$launch:$call:-5,$launch:$((call + 1)):-5" -- --no-selftest
         ok "$device, launch $call" good_and "$again"
     done
@@ -225,7 +229,7 @@ export POCL_DEVICES
 run -- --no-selftest
 ok "two devices of one chip: told once" [ "$(grep -c 'the same chip' "$tmp/err")" -eq 1 ]
 if is_good; then
-    for call in 20 100 200; do
+    for call in $((launches / 7)) $((launches / 2)) $late; do
         run FORGE_CLFAULT="$launch:$call:-5,$launch:$((call + 1)):-5" -- --no-selftest
         ok "$device, launch $call" good_and "$again"
     done
@@ -316,7 +320,7 @@ ok "reads are spoiled: that weights are copied is told once" \
 # ---- ^C ----
 # What fails just after one is its doing: a compiler's own handler may have taken the compiler's files away.
 interrupted() { [ "$rc" -eq 130 ] && ! grep -q '^forge: error' "$tmp/err"; }
-for rule in clBuildProgram:1:-11 clBuildProgram:3:-11 clBuildProgram:6:-11 clEnqueueNDRangeKernel:200:-5 \
+for rule in clBuildProgram:1:-11 clBuildProgram:3:-11 clBuildProgram:6:-11 clEnqueueNDRangeKernel:$late:-5 \
     clEnqueueReadBuffer:4:-36; do # once: the second SIGINT would end the process
     run FORGE_CLINT=1 FORGE_CLFAULT="$rule" -- --no-selftest --no-kernel-cache -n 40 --ignore-eos
     ok "interrupted, and $rule" interrupted
