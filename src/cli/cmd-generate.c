@@ -3,6 +3,7 @@
  * of JSON are generate_jobs.c's, what is printed at the end generate_out.c's. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
 #include "cli/generate.h"
@@ -36,16 +37,20 @@ const struct opt generate_opts[] = {
     {0},
 };
 
+enum { BATCH_SEQS = 8 }; /* at once, where --max-seqs does not say */
+
 /* What the callbacks of one run share. */
 struct run {
     bool stream; /* text goes out as it comes */
+    bool many;   /* no progress: the prompts of several would go over each other */
     struct progress prefill;
 };
 
 static int on_piece(void *user, const struct forge_piece *piece)
 {
     struct run *r = user;
-    progress_end(&r->prefill);
+    if (!r->many)
+        progress_end(&r->prefill);
     if (r->stream && piece->text_len) {
         out_write(piece->text, piece->text_len);
         out_flush();
@@ -56,7 +61,8 @@ static int on_piece(void *user, const struct forge_piece *piece)
 static int on_prefill(void *user, size_t done, size_t total)
 {
     struct run *r = user;
-    progress_update(&r->prefill, done, total);
+    if (!r->many)
+        progress_update(&r->prefill, done, total);
     return interrupted() || out_closed();
 }
 
@@ -134,7 +140,8 @@ static int run_one(struct forge_engine *e, struct job *j)
 
 static bool finished(const struct job *j)
 {
-    return !j->request || forge_request_finish(j->request, 0) != FORGE_FINISH_NONE;
+    int last = j->n_samples > 1 ? j->n_samples - 1 : 0;
+    return !j->request || forge_request_finish(j->request, last) != FORGE_FINISH_NONE;
 }
 
 /* Prints the jobs that are finished and whose predecessors are printed; the worst status so far. */
@@ -150,22 +157,23 @@ static int print_finished(struct forge_engine *e, struct job *jobs, size_t n, si
         out_flush();
         int s = ok ? job_status(j) : EXIT_FAILED;
         status = s > status ? s : status;
+        forge_request_free(j->request); /* thousands of them may follow */
+        j->request = NULL;
     }
     return status;
 }
 
 static int run_batch(struct forge_engine *e, struct job *jobs, size_t n)
 {
-    struct run r = {.stream = false};
+    struct run r = {.many = true};
     struct forge_error err = {0};
     size_t printed = 0;
     int status = EXIT_OK, rc = 1;
-    progress_start(&r.prefill, "prefill", "tokens");
+    double start = clock_now();
     for (size_t i = 0; i < n; i++)
         submit(e, &jobs[i], &r); /* a refused one is told in its object */
     while (rc > 0 && !out_closed()) {
         rc = forge_step(e, &err);
-        progress_end(&r.prefill);
         status = print_finished(e, jobs, n, &printed, status);
         if (interrupted())
             for (size_t i = printed; i < n; i++)
@@ -176,7 +184,7 @@ static int run_batch(struct forge_engine *e, struct job *jobs, size_t n)
         return msg_fail(err.code, err.message);
     if (interrupted())
         return EXIT_INTERRUPTED;
-    msg_info("%zu prompts", n);
+    generate_batch_stats(e, n, clock_now() - start);
     return status;
 }
 
@@ -224,7 +232,7 @@ static int run(void *args, const struct common *c)
     if (status)
         goto done;
     interrupt_catch();
-    status = common_engine_open(&e, c, 1);
+    status = common_engine_open(&e, c, a->jsonl && n > 1 ? n < BATCH_SEQS ? (int64_t)n : BATCH_SEQS : 1);
     if (status == 0)
         status = check_jobs(e, jobs, n);
     if (status == 0)

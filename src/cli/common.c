@@ -71,7 +71,8 @@ const struct opt common_device_opts[] = {
      "memory for the KV cache, with K, M or G (default: what --ctx needs)"},
     {"gpu-mem", 0, OPT_SIZE, F(gpu_mem), 0, "BYTES", NULL, NULL,
      "memory to use on each device but the CPU (default: its own size)"},
-    {"max-seqs", 0, OPT_I64, F(max_seqs), 0, "N", "1..4096", "1", "sequences at once"},
+    {"max-seqs", 0, OPT_I64, F(max_seqs), F(has_max_seqs), "N", "1..4096", "1",
+     "sequences at once; generate --jsonl: up to 8 by itself"},
     {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL,
      "positions of a KV page; 0 = one page of --ctx"},
     {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512",
@@ -342,9 +343,13 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     progress_start(&load, "loading", "tensors");
     char *kernel_cache = common_kernel_cache(c);
     common_engine_params(&p, c, model, kernel_cache, &load);
-    if (max_seqs > p.max_seqs)
+    if (!c->has_max_seqs)
         p.max_seqs = (int)max_seqs;
     int rc = forge_engine_open(out, &p, &err);
+    for (; rc == FORGE_ERR_LIMIT && !c->has_max_seqs && p.max_seqs > 1; rc = forge_engine_open(out, &p, &err)) {
+        p.max_seqs /= 2; /* refused before weights are read */
+        err = (struct forge_error){0};
+    }
     progress_end(&load);
     free(model);
     free(kernel_cache);

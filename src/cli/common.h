@@ -24,7 +24,7 @@ struct common {
     bool no_selftest;
     uint64_t gpu_mem, kv_mem;
     int64_t max_seqs, page_size, chunk;
-    bool has_page_size;
+    bool has_max_seqs, has_page_size;
     bool no_prefix_cache;
     struct maybe profile;
     int64_t threads;
@@ -69,7 +69,8 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
 /* Tells why opening failed, in the flags' names where the library's advice (what follows the last ';') names
  * parameters; the exit status. */
 int common_open_failed(int code, const char *message);
-/* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close). */
+/* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close).  Without
+ * --max-seqs it is for so many sequences at once, or for fewer where memory does not do for that. */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
 
 /* Tells of flags that change nothing on the devices in use ("cpu, opencl:0"): with -v, or as a warning where an

@@ -26,12 +26,14 @@ struct job {
         args; /* its lists are the job's own where own_* says so, else shared with the flags */
     bool own_stops, own_bias;
     char where[256]; /* "FILE:LINE", empty when from flags */
+    int n_samples;   /* 0 = 1 */
     struct prompt prompt;
     struct cJSON *line; /* owns strings that args points to */
     struct forge_logit_bias *bias;
     struct forge_request *request;
     struct forge_error error; /* code 0 = none */
 };
+enum { JOB_SAMPLES_MAX = 1024 };
 void job_free(struct job *j);
 /* The request for a job; pointers are borrowed from it. false = out of memory. */
 bool job_params(struct job *j, struct forge_request_params *p);
@@ -42,6 +44,8 @@ void jobs_free(struct job *jobs, size_t n);
 
 /* The object that cli.md describes, without a newline. */
 void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j);
+/* Figures of all jobs together, on stderr. */
+void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double seconds);
 /* Figures at the end, on stderr. */
 void generate_stats(const struct forge_engine *e, const struct job *j);
 /* The prompt as text: as given, or decoded from its ids; an exit status. */

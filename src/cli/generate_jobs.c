@@ -16,7 +16,6 @@ static const struct {
     const char *key, *flag;
 } value_keys[] = {
     {"max_tokens", "max-tokens"},
-    {"n", "max-tokens"},
     {"temp", "temp"},
     {"top_k", "top-k"},
     {"top_p", "top-p"},
@@ -76,6 +75,7 @@ bool job_params(struct job *j, struct forge_request_params *p)
     p->n_stops = a->stops.n;
     p->max_tokens = a->max_tokens;
     p->ignore_eos = a->ignore_eos;
+    p->n_samples = j->n_samples > 0 ? j->n_samples : 1;
     return true;
 }
 
@@ -220,6 +220,19 @@ static bool put_prompt(struct job *j, const cJSON *v, char *why, size_t size)
     return true;
 }
 
+static bool put_samples(struct job *j, const cJSON *v, const char *raw, size_t raw_len, char *why, size_t size)
+{
+    char text[128];
+    int64_t n;
+    spell_whole(text, raw, raw_len);
+    if (cJSON_IsNumber(v) && num_i64(text, &n) && n >= 1 && n <= JOB_SAMPLES_MAX) {
+        j->n_samples = (int)n;
+        return true;
+    }
+    snprintf(why, size, "the number of samples must be a whole number from 1 to %d", JOB_SAMPLES_MAX);
+    return false;
+}
+
 static bool put_member(struct job *j, const cJSON *v, const char *raw, size_t raw_len, char *why, size_t size)
 {
     const char *key = v->string;
@@ -232,6 +245,8 @@ static bool put_member(struct job *j, const cJSON *v, const char *raw, size_t ra
             snprintf(why, size, "this is neither true nor false");
             return cJSON_IsBool(v);
         }
+    if (strcmp(key, "n") == 0)
+        return put_samples(j, v, raw, raw_len, why, size);
     if (strcmp(key, "prompt") == 0)
         return put_prompt(j, v, why, size);
     if (strcmp(key, "ids") == 0)

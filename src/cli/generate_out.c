@@ -38,6 +38,8 @@ static void put_metrics(struct buf *b, const struct forge_engine_info *info, con
     put_num(b, "prefill_tok_s", m->prefill_tok_s);
     put_num(b, "decode_tok_s", m->decode_tok_s);
     put_num(b, "compile_s", info->compile_s);
+    put_num(b, "queued_s", m->queued_s);
+    buf_printf(b, ",\"cached_tokens\":%" PRIu64, m->cached_tokens);
     buf_printf(b, ",\"peak_rss_bytes\":%" PRIu64 "}", mem_peak_rss());
 }
 
@@ -106,38 +108,53 @@ static void put_refused(struct buf *b, const struct forge_engine *e, const struc
     buf_putc(b, '}');
 }
 
-void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j)
+/* The text of one sample, its ids and why it ended. */
+static void put_sample(struct buf *b, const struct forge_engine *e, const struct job *j, int sample, bool with_prompt)
 {
     struct buf text;
-    const struct forge_error *failed;
     const int32_t *ids;
-    const char *s;
     size_t n;
-    if (!j->request) {
-        put_refused(b, e, j);
-        return;
-    }
     buf_init(&text);
     if (j->args.echo)
         generate_prompt_text(&text, e, j);
-    s = forge_request_text(j->request, 0, &n);
+    const char *s = forge_request_text(j->request, sample, &n);
     buf_put(&text, s, n);
     buf_puts(b, "{\"text\":");
     buf_put_json(b, buf_str(&text), text.len);
     b->failed |= text.failed;
     buf_fini(&text);
-    put_key(b, "prompt_ids");
-    ids = forge_request_prompt_ids(j->request, &n);
-    buf_put_json_ids(b, ids, n);
+    if (with_prompt) {
+        put_key(b, "prompt_ids");
+        ids = forge_request_prompt_ids(j->request, &n);
+        buf_put_json_ids(b, ids, n);
+    }
     put_key(b, "ids");
-    ids = forge_request_ids(j->request, 0, &n);
+    ids = forge_request_ids(j->request, sample, &n);
     buf_put_json_ids(b, ids, n);
-    put_str(b, "finish_reason", forge_finish_name(forge_request_finish(j->request, 0)));
+    put_str(b, "finish_reason", forge_finish_name(forge_request_finish(j->request, sample)));
+}
+
+void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j)
+{
+    if (!j->request) {
+        put_refused(b, e, j);
+        return;
+    }
+    put_sample(b, e, j, 0, true);
+    for (int i = 0; j->n_samples > 1 && i < j->n_samples; i++) {
+        if (i == 0)
+            put_key(b, "samples");
+        buf_putc(b, i == 0 ? '[' : ',');
+        put_sample(b, e, j, i, false);
+        buf_putc(b, '}');
+    }
+    if (j->n_samples > 1)
+        buf_putc(b, ']');
     buf_printf(b, ",\"seed\":%" PRIu64, forge_request_seed(j->request));
     put_str(b, "device", forge_engine_info(e)->device);
     put_metrics(b, forge_engine_info(e), forge_request_metrics(j->request));
     put_placement(b, e);
-    failed = forge_request_error(j->request);
+    const struct forge_error *failed = forge_request_error(j->request);
     if (failed && failed->code != 0)
         put_str(b, "error", failed->message);
     buf_putc(b, '}');
@@ -180,4 +197,21 @@ void generate_stats(const struct forge_engine *e, const struct job *j)
     describe_placement(&where, e);
     msg_info("ran on %s", where.len ? buf_str(&where) : info->device);
     buf_fini(&where);
+}
+
+void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double seconds)
+{
+    const struct forge_engine_stats *s = forge_engine_stats(e);
+    struct buf more;
+    buf_init(&more);
+    if (s->busy_steps > 0)
+        buf_printf(&more, ", %.1f %% of the slots in use while a prompt waited",
+                   100.0 * (double)s->busy_slots / ((double)s->busy_steps * s->max_seqs));
+    if (s->preempted > 0)
+        buf_printf(&more, ", %" PRIu64 " times one gave up its memory to an older one", s->preempted);
+    msg_info("%zu prompts in %.3f s, up to %d at once: %" PRIu64 " prompt tokens, %" PRIu64
+             " steps of decoding (%.1f tok/s)%s",
+             n_jobs, seconds, s->max_seqs, s->prefill_rows, s->decode_rows, seconds > 0 ? (double)s->decode_rows / seconds : 0,
+             more.len ? buf_str(&more) : "");
+    buf_fini(&more);
 }
