@@ -101,7 +101,7 @@ peer_memory() {
 
 # The flags of bench for a test's name.
 flags_of() {
-    echo "$1" | sed -n 's/^\(pp\|tg\)\([0-9]*\)\(x[0-9]*\)\{0,1\}\(@d[0-9]*\)\{0,1\}$/\1 \2 \3 \4/p' | {
+    echo "$1" | sed -n 's/^\([pt][pg]\)\([0-9]*\)\(x[0-9]*\)\{0,1\}\(@d[0-9]*\)\{0,1\}$/\1 \2 \3 \4/p' | {
         read -r kind n rest
         depth=0 batch=1
         for word in $rest; do

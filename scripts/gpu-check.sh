@@ -26,7 +26,8 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-case $seconds in '' | *[!0-9]*) echo "gpu-check: --seconds takes a number" >&2; exit 2 ;; esac
+case $seconds in '' | *[!0-9]* | ????????*) echo "gpu-check: --seconds takes a number" >&2; exit 2 ;; esac
+seconds=$(expr "$seconds" + 0) # in arithmetic of the shell 08 would be no number
 out=${out:-gpu-check-$(date +%Y%m%d-%H%M%S).txt}
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -37,7 +38,9 @@ ok=0 failed=0 skipped=0 speeds=''
 unset FORGE_MODEL FORGE_WEIGHTS
 forge=$build/forge
 # kernels of its own, so that the first start is one; compiled once for all steps
-cache="--kernel-cache $tmp/kernels"
+XDG_CACHE_HOME=$tmp/cache
+export XDG_CACHE_HOME
+mkdir "$XDG_CACHE_HOME" || exit 1
 ids=1,2,3,5,8,13,21,34,55,89,144,233,377,7,11,18,29,47,76,123,199,322,4,6,10,16,26,42,68,110,178,288,9,14,23,37,60,97,157,254
 
 say() { echo "$*" | tee -a "$out"; }
@@ -46,6 +49,7 @@ left() { echo $((seconds - ($(date +%s) - start))); }
 # step LIMIT NAME COMMAND...: its output goes into the report and $tmp/last
 step() {
     limit=$(($1 * seconds / 480)) name=$2
+    [ "$limit" -gt 0 ] || limit=1 # 0 would be none
     shift 2
     rest=$(left)
     if [ "$rest" -lt 5 ]; then
@@ -56,7 +60,7 @@ step() {
     [ "$rest" -ge "$limit" ] || limit=$rest
     began=$(date +%s)
     printf '\n==== %s: %s\n' "$name" "$*" >>"$out"
-    timeout "$limit" "$@" >"$tmp/last" 2>"$tmp/err" </dev/null
+    timeout -k 5 "$limit" "$@" >"$tmp/last" 2>"$tmp/err" </dev/null
     rc=$?
     cat "$tmp/last" "$tmp/err" >>"$out"
     took=$(($(date +%s) - began))
@@ -66,7 +70,7 @@ step() {
         return 0
     fi
     failed=$((failed + 1))
-    if [ $rc -eq 124 ]; then say "FAILED   $name: not done after $limit s"; else say "FAILED   $name: status $rc ($took s): $(tail -n 1 "$tmp/err")"; fi
+    if [ $rc -eq 124 ] || [ $rc -eq 137 ]; then say "FAILED   $name: not done after $limit s"; else say "FAILED   $name: status $rc ($took s): $(tail -n 1 "$tmp/err")"; fi
     return 1
 }
 
@@ -133,39 +137,35 @@ else
     [ -n "$devices" ] || { say "gpu-check: no OpenCL GPU is here (--device opencl:cpu tries the script), report in $out"; exit 77; }
 fi
 golden=$root/tests/golden
-toys="$golden/models/qwen3 $golden/models/gemma3 $golden/models/qwen3-moe $golden/models/llama $golden/models/phi3
- $golden/containers/gguf/qwen3-q8_0.gguf $golden/containers/gguf/qwen3-q4_0.gguf $golden/containers/gguf/wide-q4_k.gguf
- $golden/containers/gguf/wide-q6_k.gguf"
+set -- "$golden/models/qwen3" "$golden/models/gemma3" "$golden/models/qwen3-moe" "$golden/models/llama" "$golden/models/phi3" \
+    "$golden/containers/gguf/qwen3-q8_0.gguf" "$golden/containers/gguf/qwen3-q4_0.gguf" "$golden/containers/gguf/wide-q4_k.gguf" \
+    "$golden/containers/gguf/wide-q6_k.gguf"
 
 # ---- each device ----
 for d in $devices; do
     say "---- $d"
-    at="--device $d --require-device $cache"
-    # shellcheck disable=SC2086 # words
-    {
-        step 90 "$d: text by the built-in model" "$forge" generate $at -p "The capital of France is" -n 12 -v || continue
-        for family in cpu gpu; do
-            step 75 "$d: goldens, family $family, deterministic: the cpu's bits" sh "$tmp/same.sh" "$forge" "$d" \
-                "--require-device --no-selftest --deterministic --kernels $family $cache" $ids 1 $toys
-        done
-        step 60 "$d: goldens, family gpu, its own order of sums" sh "$tmp/same.sh" "$forge" "$d" \
-            "--require-device --no-selftest --kernels gpu $cache" $ids 0 $toys
-        for gemm in own clblast auto; do
-            # the device's own check may refuse CLBlast, which --require-device makes an error
-            step 40 "$d: --gemm $gemm: logits" sh "$tmp/same.sh" "$forge" "$d" \
-                "--require-device --no-selftest --gemm $gemm $cache" $ids 0 $golden/models/qwen3
-            step 60 "$d: --gemm $gemm: bench of a prefill" "$forge" bench $at --no-selftest --gemm $gemm -p 512 -n 0 -r 2 &&
-                speeds="$speeds, $gemm pp512 $(rate pp512)"
-        done
-        step 60 "$d: forge tune gemm" "$forge" tune gemm $at --no-selftest --rows 32,128,512 -r 3
-        for m in "" ${model:+"$model"}; do
-            step 90 "$d: bench ${m:-of the built-in model}" "$forge" bench ${m:+-m "$m"} $at -p 512 -n 64 -d 0,384 -r 2 &&
-                speeds="$speeds, $(basename "${m:-built-in model}") pp512 $(rate pp512) tg64 $(rate tg64) tokens/s"
-            [ -z "$m" ] || step 90 "$d: bench $m at depth 3000" "$forge" bench -m "$m" $at --no-selftest -p 0 -n 32 -d 3000 -r 1
-            step 60 "$d: profile ${m:-of the built-in model}" "$forge" bench ${m:+-m "$m"} $at --no-selftest -p 128 -n 16 -r 1 --profile
-        done
-        step 150 "$d: forge selftest" "$forge" selftest --device "$d" -q
-    }
+    step 90 "$d: text by the built-in model" "$forge" generate --device "$d" --require-device -p "The capital of France is" -n 12 -v || continue
+    for family in cpu gpu; do
+        step 75 "$d: goldens, family $family, deterministic: the cpu's bits" sh "$tmp/same.sh" "$forge" "$d" \
+            "--require-device --no-selftest --deterministic --kernels $family" "$ids" 1 "$@"
+    done
+    step 60 "$d: goldens, family gpu, its own order of sums" sh "$tmp/same.sh" "$forge" "$d" \
+        "--require-device --no-selftest --kernels gpu" "$ids" 0 "$@"
+    for gemm in own clblast auto; do
+        # the device's own check may refuse CLBlast, which --require-device makes an error
+        step 40 "$d: --gemm $gemm: logits" sh "$tmp/same.sh" "$forge" "$d" \
+            "--require-device --no-selftest --gemm $gemm" "$ids" 0 "$golden/models/qwen3"
+        step 60 "$d: --gemm $gemm: bench of a prefill" "$forge" bench --device "$d" --require-device --no-selftest --gemm "$gemm" -p 512 -n 0 -r 2 &&
+            speeds="$speeds, $gemm pp512 $(rate pp512)"
+    done
+    step 60 "$d: forge tune gemm" "$forge" tune gemm --device "$d" --require-device --no-selftest --rows 32,128,512 -r 3
+    for m in "" ${model:+"$model"}; do
+        step 90 "$d: bench ${m:-of the built-in model}" "$forge" bench ${m:+-m "$m"} --device "$d" --require-device -p 512 -n 64 -d 0,384 -r 2 &&
+            speeds="$speeds, $(basename "${m:-built-in model}") pp512 $(rate pp512) tg64 $(rate tg64) tokens/s"
+        [ -z "$m" ] || step 90 "$d: bench $m at depth 3000" "$forge" bench -m "$m" --device "$d" --require-device --no-selftest -p 0 -n 32 -d 3000 -r 1
+        step 60 "$d: profile ${m:-of the built-in model}" "$forge" bench ${m:+-m "$m"} --device "$d" --require-device --no-selftest -p 128 -n 16 -r 1 --profile
+    done
+    step 150 "$d: forge selftest" "$forge" selftest --device "$d" -q
 done
 say "gpu-check: $ok ok, $failed failed, $skipped skipped in $(($(date +%s) - start)) s$speeds; report in $out"
 [ $((failed + skipped)) -eq 0 ]

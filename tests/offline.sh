@@ -240,4 +240,10 @@ for f in elem_gpu.cl gemm.cl rope.cl route.cl pick.cl; do compile gpu $f; done
 compile gpu kv.cl -DKV_F16=1
 wait
 show
+if [ "$shown" -ne "$begun" ]; then # a worker that was killed leaves nothing
+    none=0
+    for ((i = shown + 1; i <= begun; i++)); do [ -e "$all/$i.done" ] || none=$((none + 1)); done
+    echo "offline: $none of $begun files have no result" >&2
+    rc=1
+fi
 exit $rc
