@@ -6,7 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/backend.h"
+#include "base/log.h"
 #include "base/map.h"
+#include "run/load_parts.h"
 #include "run/seq.h"
 #include "tests/test.h"
 
@@ -370,6 +373,70 @@ START_TEST(split_over_two_instances)
 }
 END_TEST
 
+/* ---- a device's largest allocation ---- */
+
+static size_t most_told;
+
+static void caps_told(const struct backend *be, struct backend_caps *out)
+{
+    (void)be;
+    *out = (struct backend_caps){.max_alloc = most_told};
+}
+
+static void keep_level(void *user, enum log_level level, const char *line)
+{
+    if (strstr(line, "steps of "))
+        *(int *)user = (int)level;
+}
+
+/* Rows of 1001 values and of 3000 logits, so that sizes are no multiples of what buffers are rounded up to. */
+START_TEST(steps_fit_an_allocation)
+{
+    static const struct { size_t most; int chunk, max_seqs, got, want, level; } rows[] = {
+        {0, 255, 1, 255, 255, -1},
+        {1021020 + 36, 255, 1, 255, 63, -1},      /* 255 * 1001 * 4 and what it is rounded up to */
+        {1021020 + 35, 255, 1, 127, 63, LOG_WARN},
+        {1000000, 512, 1, 192, 48, LOG_INFO},     /* nobody asked for 512 */
+        {1524000, 512, 1, 192, 96, LOG_INFO},
+        {64, 255, 50, 31, 50, LOG_WARN},
+        {64, 255, 1, 1, 1, LOG_WARN},
+    };
+    static const struct backend_ops ops = {.name = "told", .caps = caps_told};
+    struct backend told = {.ops = &ops, .device = "told"}, *real;
+    struct load_params p;
+    struct loaded l;
+    params(&p, test_path("golden/models/qwen3"), "cpu");
+    open_ok(&l, &p);
+    struct model_config *c = l.config;
+    int64_t n_ff = c->n_ff, n_vocab = c->n_vocab;
+    real = l.backends[0];
+    l.backends[0] = &told;
+    c->n_ff = 1001;
+    c->n_vocab = 3000;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct load_fit fit;
+        struct load_need need;
+        struct err err = {0};
+        int level = -1;
+        params(&p, "", "told");
+        most_told = rows[i].most;
+        p.chunk = rows[i].chunk;
+        p.kv.max_seqs = rows[i].max_seqs;
+        log_set(keep_level, &level, LOG_DEBUG, 0);
+        ck_assert_int_eq(load_settle_rows(&l, &p, &p.kv, &need, &err), 0);
+        ck_assert_msg(load_fit(&l, &p, &p.kv, &need, &fit, &err) == 0, "%s", err.msg);
+        log_set(NULL, NULL, LOG_ERROR, 0);
+        ck_assert_msg(l.chunk == rows[i].got && l.max_want == rows[i].want && level == rows[i].level,
+                      "row %zu: %d positions, logits of %d, level %d", i, l.chunk, l.max_want, level);
+        ck_assert_int_eq(p.kv.chunk, l.chunk);
+    }
+    c->n_ff = n_ff;
+    c->n_vocab = n_vocab;
+    l.backends[0] = real;
+    load_close(&l);
+}
+END_TEST
+
 /* ---- which tokenizer ---- */
 
 static void copy_file(const char *from, const char *to)
@@ -453,6 +520,7 @@ int main(void)
     tcase_add_test(t, first_pieces);
     tcase_add_test(t, load_refuses);
     tcase_add_test(t, context_rule);
+    tcase_add_test(t, steps_fit_an_allocation);
     tcase_add_test(t, split_over_two_instances);
     tcase_add_loop_test(t, tokenizer_beside_a_pth, 0, (int)(sizeof variants / sizeof variants[0]));
     tcase_add_test(t, tokenizer_larger_than_the_model);

@@ -76,7 +76,8 @@ const struct opt common_device_opts[] = {
     {"page-size", 0, OPT_I64, F(page_size), F(has_page_size), "N", "0..256", NULL,
      "positions of a KV page; 0 = one page of --ctx"},
     {"chunk", 0, OPT_I64, F(chunk), 0, "N", "1..65536", "512",
-     "positions of one prefill step at most; the CPU takes fewer where a step would last longer than a second"},
+     "positions of one prefill step at most; the CPU takes fewer where a step would last longer than a second, and where a "
+     "device has too little memory for them all take fewer, which is told"},
     {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL,
      "keep no prefixes of earlier prompts"},
     {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,

@@ -32,8 +32,8 @@ int forward_new(struct forward **out, const struct model *m, const struct kv_lay
 void forward_free(struct forward *f);
 /* Bytes forward_new would allocate. */
 uint64_t forward_bytes(const struct model_config *c, const struct forward_limits *limits);
-/* Of these the largest tensor that grows with max_rows. */
-uint64_t forward_largest(const struct model_config *c, const struct forward_limits *limits);
+/* Of these the largest tensor that grows with max_rows, or with max_want: the logits. */
+uint64_t forward_largest(const struct model_config *c, const struct forward_limits *limits, bool wanted);
 
 /* Enqueues one step.  Ids outside the vocabulary are ERR_ARG.  Then at most one of the reads, which block
  * and return what latched; a step without wanted rows is ended by forward_wait. */

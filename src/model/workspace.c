@@ -67,15 +67,17 @@ uint64_t forward_bytes(const struct model_config *c, const struct forward_limits
     return sum;
 }
 
-uint64_t forward_largest(const struct model_config *c, const struct forward_limits *limits)
+uint64_t forward_largest(const struct model_config *c, const struct forward_limits *limits, bool wanted)
 {
     struct shape table[WORK_COUNT];
-    uint64_t most = 0;
+    uint64_t most = 0, rows = (uint64_t)(wanted ? limits->max_want : limits->max_rows);
     shapes(c, table);
     for (int i = 0; i < WORK_COUNT; i++) {
-        uint64_t size = table[i].wanted ? 0 : 4 * (uint64_t)limits->max_rows * (uint64_t)table[i].per_row * (uint64_t)table[i].cols;
+        uint64_t size = table[i].wanted == wanted ? 4 * rows * (uint64_t)table[i].per_row * (uint64_t)table[i].cols : 0;
         most = size > most ? size : most;
     }
+    if (wanted)
+        return most;
     /* what a backend keeps of the experts' products before they are summed */
     uint64_t products = table[WORK_EXPERT_W].per_row != 0 ? 4 * (uint64_t)limits->max_rows * (uint64_t)c->n_experts_used *
                                                                 (uint64_t)c->d_model : 0;

@@ -13,6 +13,7 @@
 /* What a backend takes beside tensors: weights widened for many rows, parts of attention. */
 enum { SCRATCH = 4 << 20, SCRATCH_LEAST = 3 << 20 };
 enum { ROWS_LEAST = 32 /* of a step: below, a device is no help with a prompt */ };
+enum { BUFFER_ROUND = 64 /* the size of a buffer becomes a multiple of it */ };
 
 struct cost {
     uint64_t layer;       /* weights and KV of one */
@@ -87,10 +88,19 @@ static void put_list(struct load_fit *out, const struct loaded *l, const int64_t
     }
 }
 
+/* Fewer rows than the user asked for are worth a warning; fewer than the default are not. */
+static enum log_level level_of(int asked)
+{
+    struct load_params plain;
+
+    load_params_init(&plain);
+    return asked == plain.chunk ? LOG_INFO : LOG_WARN;
+}
+
 /* Where not one layer fits on the first device: half the rows of a step, and half of that, until one does.  Where
  * none does, back to what was asked for: the device refuses that with its figures, unless the estimate is too careful. */
 static int shorten(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct cost *c,
-                   int64_t *layers, bool *over, struct err *err)
+                   int64_t *layers, bool *over, enum log_level told, struct err *err)
 {
     int asked = l->chunk, given = p->chunk, rc = 0;
     unsigned long long limit = p->backend.mem_limit;
@@ -107,28 +117,38 @@ static int shorten(struct loaded *l, struct load_params *p, struct kv_params *kv
         p->chunk = given;
         rc = load_settle_rows(l, p, kv, need, err);
     } else if (rc == 0 && l->chunk < asked) {
-        log_msg(LOG_INFO, "%s: steps of %d positions instead of %d, so that a layer fits in the %llu bytes that it may take",
+        log_msg(told, "%s: steps of %d positions instead of %d, so that a layer fits in the %llu bytes that it may take",
                 op_device(l->backends[0]), l->chunk, asked, limit);
     }
     return rc;
 }
 
-/* No tensor of a step may be above a device's largest allocation: fewer rows in a step, down to one a sequence. */
-static int part_steps(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct err *err)
+/* No tensor of a step may be above a device's largest allocation: fewer rows in a step, and fewer of which logits are
+ * read, both down to one a sequence. */
+static int part_steps(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need,
+                      enum log_level told, struct err *err)
 {
-    int asked = l->chunk, rc = 0;
+    int rc = 0;
 
     for (int i = 0; i < l->n_backends; i++) {
         struct backend_caps caps;
+        int asked = l->chunk, asked_want = l->max_want;
         op_caps(l->backends[i], &caps);
-        while (rc == 0 && caps.max_alloc > 0 && need->largest > caps.max_alloc && l->chunk > 1 && l->chunk > kv->max_seqs) {
+        uint64_t most = caps.max_alloc > 0 ? caps.max_alloc / BUFFER_ROUND * BUFFER_ROUND : UINT64_MAX;
+        while (rc == 0 && need->largest > most && l->chunk > 1 && l->chunk > kv->max_seqs) {
             p->chunk = l->chunk / 2;
             rc = load_settle_rows(l, p, kv, need, err);
         }
         if (rc == 0 && l->chunk < asked)
-            log_msg(LOG_INFO, "%s: steps of %d positions instead of %d, as one allocation may have %llu bytes",
+            log_msg(told, "%s: steps of %d positions instead of %d, as one allocation may have %llu bytes",
                     op_device(l->backends[i]), l->chunk, asked, (unsigned long long)caps.max_alloc);
-        asked = l->chunk;
+        while (rc == 0 && need->largest_wanted > most && l->max_want > kv->max_seqs) {
+            p->max_want = l->max_want / 2;
+            rc = load_settle_rows(l, p, kv, need, err);
+        }
+        if (rc == 0 && l->max_want < asked_want)
+            log_msg(LOG_VERBOSE, "%s: logits of %d positions at once instead of %d, as one allocation may have %llu bytes",
+                    op_device(l->backends[i]), l->max_want, asked_want, (unsigned long long)caps.max_alloc);
     }
     return rc;
 }
@@ -170,15 +190,16 @@ int load_fit(struct loaded *l, struct load_params *p, struct kv_params *kv, stru
     struct cost c;
     int64_t layers[REGISTRY_MAX_INSTANCES], n = l->config->n_layers, taken = 0;
     unsigned long long limit = p->backend.mem_limit;
+    enum log_level told = level_of(p->chunk);
     int used = 0;
 
     out->device[0] = '\0';
-    int rc = part_steps(l, p, kv, need, err);
+    int rc = part_steps(l, p, kv, need, told, err);
     if (rc < 0 || !may_change(l, p))
         return rc;
     c = find_cost(l, need);
     bool over = share_out(l, &c, p->backend.mem_limit, layers);
-    rc = shorten(l, p, kv, need, &c, layers, &over, err);
+    rc = shorten(l, p, kv, need, &c, layers, &over, told, err);
     if (rc < 0 || !over)
         return rc;
     while (used < l->n_backends && layers[used] > 0)

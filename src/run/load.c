@@ -104,9 +104,11 @@ int load_settle_rows(struct loaded *l, const struct load_params *p, struct kv_pa
         return rc;
     make_limits(l, kv, &limits);
     l->work_bytes = forward_bytes(l->config, &limits);
+    uint64_t largest = forward_largest(l->config, &limits, false), logits = forward_largest(l->config, &limits, true);
     limits.max_want = 0;
     find_need(l, kv, l->work_bytes - forward_bytes(l->config, &limits), need);
-    need->largest = forward_largest(l->config, &limits);
+    need->largest = largest;
+    need->largest_wanted = logits;
     return 0;
 }
 

@@ -18,7 +18,7 @@ int load_check_tokenizer(const struct model_config *c, const struct tokenizer *t
 struct load_need {
     uint64_t mapped, copied; /* weights: used as they lie in files; copies on the host */
     uint64_t kv, work, wanted; /* wanted: the part of work that only the last place has, logits */
-    uint64_t largest; /* tensor of a step's rows */
+    uint64_t largest, largest_wanted; /* tensor of a step's rows; of those whose logits it may read */
     int64_t n_ctx;
     int max_seqs; /* for messages */
     bool kv_wide; /* a smaller type of it exists */
@@ -40,7 +40,7 @@ struct load_fit {
 /* Where a budget was given and no split: layers that do not fit on the devices go to a CPU instance, which is
  * opened behind them, and `out` is the list and the split of it all; empty = nothing changes.  Where not one layer
  * fits, steps get fewer rows (p->chunk, kv->chunk, need follow) as far as that makes one fit; also where a tensor of
- * a step's rows is above a device's largest allocation, whatever the budget. */
+ * a step's rows is above a device's largest allocation, whatever the budget; then fewer logits are read at once, too. */
 int load_fit(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_need *need, struct load_fit *out,
              struct err *err);
 /* Rows of a step by p->chunk, and what must be there for them. */
