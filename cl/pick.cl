@@ -35,11 +35,6 @@ __kernel void argmax_join(OUT(out), IN(ids), IN(vals), const int n_parts, const 
     OUT_PTR(int, out)[r] = ok ? id[best] : -1;
 }
 
-static inline int is_finite(float v)
-{
-    return (as_uint(v) & 0x7f800000u) != 0x7f800000u;
-}
-
 /* The k largest of a row, falling, lowest id first among equals (NaN counts as smallest); ids[0] is
  * -1 when one value is not finite.  global (rows) */
 __kernel void topk(OUT(ids), OUT(vals), IN(x), const int k, const int n, const int n_rows)
@@ -53,7 +48,7 @@ __kernel void topk(OUT(ids), OUT(vals), IN(x), const int k, const int n, const i
     float last = 0.0f; /* val[k - 1] once k are kept */
     for (int i = 0; i < n; i++) {
         float a = v[i];
-        ok &= is_finite(a);
+        ok &= !NOT_FINITE(as_uint(a));
         if (kept == k && !(a > last) && !(isnan(last) && !isnan(a)))
             continue;
         int at = kept;

@@ -21,7 +21,7 @@ __kernel void argmax_part(OUT(ids), OUT(vals), IN(x), const int span, const int 
         for (; i + 16 <= hi; i += 16, at += 16) {
             float16 a = vload16(0, v + i);
             int16 more = a > top;
-            bad |= as_uint16((as_uint16(a) & 0x7f800000u) == 0x7f800000u);
+            bad |= as_uint16(NOT_FINITE(as_uint16(a)));
             top = select(top, a, more);
             where = select(where, at, more);
         }
@@ -39,7 +39,7 @@ __kernel void argmax_part(OUT(ids), OUT(vals), IN(x), const int span, const int 
         ok = !any(as_int16(bad));
     }
     for (; i < hi; i++) {
-        ok &= (as_uint(v[i]) & 0x7f800000u) != 0x7f800000u;
+        ok &= !NOT_FINITE(as_uint(v[i]));
         if (v[i] > best) {
             best = v[i];
             id = i;

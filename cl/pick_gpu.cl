@@ -21,7 +21,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void argmax_part(OUT(id
 
     for (int i = p * span + lane; i < hi; i += WG) {
         const float a = v[i];
-        good &= (as_uint(a) & 0x7f800000u) != 0x7f800000u;
+        good &= !NOT_FINITE(as_uint(a));
         at = a > top ? i : at;
         top = a > top ? a : top;
     }

@@ -245,7 +245,7 @@ static size_t keep_at_least(struct select_item *a, size_t n, double key)
     return m;
 }
 
-static double block_largest(const struct sampler *s, size_t block)
+static double block_score_max(const struct sampler *s, size_t block)
 {
     int64_t at = (int64_t)block * SCAN_BLOCK, end = at + SCAN_BLOCK < s->n_vocab ? at + SCAN_BLOCK : s->n_vocab;
     if (s->block_max)
@@ -264,7 +264,7 @@ static double bound_top_k(struct sampler *s)
     if (s->p.top_k <= 0 || s->p.top_k > s->n_vocab / SCAN_BLOCK)
         return -INFINITY;
     for (size_t b = 0; b < n; b++)
-        s->work[b] = (struct select_item){block_largest(s, b), 0, (int32_t)b};
+        s->work[b] = (struct select_item){block_score_max(s, b), 0, (int32_t)b};
     return select_kth(s->work, n, (size_t)s->p.top_k);
 }
 

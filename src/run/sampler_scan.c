@@ -19,7 +19,7 @@ static float join(const float m[LANES])
 }
 
 /* Of one whole block; *bad becomes non-zero where a value is not in least..FLT_MAX. */
-static float block_largest(const float *x, float least, int32_t *bad)
+static float whole_block_max(const float *x, float least, int32_t *bad)
 {
     float m[LANES];
     int32_t b[LANES] = {0}, any = 0;
@@ -37,7 +37,7 @@ static float block_largest(const float *x, float least, int32_t *bad)
     return join(m);
 }
 
-static float rest_largest(const float *x, int64_t n, float least, int32_t *bad)
+static float rest_max(const float *x, int64_t n, float least, int32_t *bad)
 {
     float max = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
@@ -53,7 +53,7 @@ bool scan_logits(const float *x, int64_t n, float least, int64_t *first, float *
     int64_t at = 0;
     int32_t bad = 0;
     for (int64_t i = 0; i < n; i += SCAN_BLOCK) {
-        float max = n - i >= SCAN_BLOCK ? block_largest(x + i, least, &bad) : rest_largest(x + i, n - i, least, &bad);
+        float max = n - i >= SCAN_BLOCK ? whole_block_max(x + i, least, &bad) : rest_max(x + i, n - i, least, &bad);
         if (block_max)
             block_max[i / SCAN_BLOCK] = max;
         at = max > best ? i : at;
