@@ -1,7 +1,7 @@
 /* One benchmark: which tests, what was measured, how it is printed.
  * Shared by cmd-bench.c (the plan), bench_run.c (the clock), bench_ops.c (what
- * single operations did), bench_earlier.c (an earlier run) and bench_out.c (the
- * tables); knows no flag and no format of weights. */
+ * single operations did), bench_settings.c (what makes two runs alike),
+ * bench_earlier.c (an earlier run) and bench_out.c (the tables). */
 #ifndef FORGE_CLI_BENCH_H
 #define FORGE_CLI_BENCH_H
 
@@ -44,15 +44,16 @@ enum { BENCH_SAMPLINGS = 3 };
 
 struct bench {
     struct tool *t;
+    const struct common *flags;
     struct seq *seqs; /* [max_batch]; the first is the tool's own */
     int n_seqs, n_threads;
     struct limits *limits_of; /* what measures them */
     struct limits_found limits; /* the largest of all */
-    enum peak_kind arithmetic; /* of the matrices, the faster one of f32 and this */
+    unsigned kinds;            /* bits 1 << PEAK_...: in what matrices may have been multiplied so far */
+    bool cpu_rounds;           /* the CPU multiplies some of this model's weights in int8 */
     bool own_memory;           /* a device computes in memory of its own, which has other limits */
-    bool fast;                 /* --math fast */
     double start_ms, compile_ms; /* loading, and how much of it went into compiling kernels */
-    double sampling_ms[BENCH_SAMPLINGS]; /* one token's, on the host: bench_sampling_name */
+    double sampling_ms[BENCH_SAMPLINGS]; /* one token's, on the host: bench_sampling_name; NaN = it failed */
     const char *model;
     struct bench_result *results;
     size_t n_results;
@@ -65,7 +66,8 @@ void bench_name(struct bench_test *t);
 /* Warm-up, then `reps` timed runs with the limits measured around them; ERR_CANCELLED after ^C. */
 int bench_run(struct bench *b, const struct bench_test *test, int reps, struct bench_result *out,
               struct err *err);
-/* What choosing a token costs the host where the device does not do it, by the logits of one step. */
+/* What choosing a token costs the host where the device does not do it, by the logits of one step.  What fails is
+ * warned of and NaN, as the tests before it count all the same; ERR_CANCELLED after ^C. */
 int bench_sampling(struct bench *b, struct err *err);
 const char *bench_sampling_name(int i);
 double bench_median(double *v, int n); /* sorts v */
@@ -76,12 +78,30 @@ void bench_ops_count(const struct bench *b, struct bench_op out[OP_COUNT]);
 /* sum += after - before */
 void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP_COUNT],
                    const struct bench_op before[OP_COUNT]);
-double bench_peak(const struct bench *b, const struct limits_found *l); /* of the arithmetic in use */
-const char *bench_peak_name(const struct bench *b, const struct limits_found *l);
+/* The arithmetic that products of matrices ran in so far, by what the operations say ran them: PEAK_F32 and others. */
+unsigned bench_kinds(const struct bench *b);
+/* Does the CPU under --math fast round rows for some weights of this model? */
+bool bench_cpu_rounds(const struct weights *w);
+double bench_peak(const struct limits_found *l); /* of the fastest arithmetic in use */
+const char *bench_peak_name(const struct limits_found *l);
 /* A share of the nearer limit; *reading tells which one that is. */
 double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading);
 void bench_ops_print(const struct bench *b, const struct bench_result *r); /* a table on stderr */
 void bench_ops_json(struct buf *out, const struct bench *b, const struct bench_result *r);
+
+/* ---- settings: what makes two runs comparable ---- */
+enum { BENCH_LATE = 3, BENCH_LAST = 5, BENCH_SETTINGS = 11, BENCH_SETTING_LEN = 256 };
+struct bench_setting {
+    const char *key, *what; /* in JSON; in a sentence */
+    const char *flag;       /* whose value it is, NULL = what was found */
+    bool plural;
+};
+extern const struct bench_setting bench_settings[BENCH_SETTINGS];
+bool bench_setting_is_text(int i);
+/* The value in this run, on one printable line. */
+void bench_setting_value(const struct bench *b, int i, char out[BENCH_SETTING_LEN]);
+/* ,"key":value of those from .. to - 1 */
+void bench_settings_json(struct buf *out, const struct bench *b, int from, int to);
 
 /* ---- an earlier run ---- */
 struct earlier;
@@ -91,11 +111,12 @@ void earlier_free(struct earlier *e);
 double earlier_tok_s(const struct earlier *e, const char *test); /* 0 = the test is not there */
 /* One sentence for each thing that makes the comparison one of different things, as warnings. */
 void earlier_warn(const struct earlier *e, const struct bench *b);
-const char *earlier_path(const struct earlier *e);
+const char *earlier_path(const struct earlier *e); /* on one printable line */
 /* "pp512, tg64, ...": its tests, as many as fit */
 const char *earlier_tests(const struct earlier *e, char *out, size_t size);
 
 enum bench_format { BENCH_TEXT, BENCH_JSON, BENCH_CSV, BENCH_MD };
 void bench_print(struct buf *out, const struct bench *b, enum bench_format format);
+void bench_put_num(struct buf *out, const char *key, double v); /* ,"key":v */
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "cli/bench.h"
 #include "cli/out.h"
 
@@ -21,8 +22,8 @@ struct earlier_test {
 };
 
 struct earlier {
-    char *path, *model, *device, *math;
-    int64_t threads;
+    char path[512];                                   /* printable */
+    char setting[BENCH_SETTINGS][BENCH_SETTING_LEN]; /* "" = not told */
     struct earlier_test *tests;
     size_t n_tests;
 };
@@ -32,12 +33,25 @@ static int none(const struct earlier *e, struct err *err, const char *why)
     return err_set(err, ERR_FORMAT, "%s: not a result of bench --json: %s", e->path, why);
 }
 
-/* A string that may be missing; false: memory is refused. */
-static bool keep_str(const cJSON *root, const char *key, char **out)
+/* As bench_setting_value writes them; what an older version did not tell is missing. */
+static int read_setting(struct earlier *e, const cJSON *root, int i, struct err *err)
 {
-    const cJSON *v = json_get(root, key);
-    *out = cJSON_IsString(v) ? mem_strdup(v->valuestring) : NULL;
-    return !cJSON_IsString(v) || *out;
+    const cJSON *v = json_get(root, bench_settings[i].key);
+    bool text = bench_setting_is_text(i);
+    char why[80];
+    if (!v || cJSON_IsNull(v))
+        return 0;
+    if (text ? !cJSON_IsString(v) : !cJSON_IsNumber(v) && !cJSON_IsBool(v)) {
+        snprintf(why, sizeof why, "\"%s\" is not a %s", bench_settings[i].key, text ? "text" : "number, true or false");
+        return none(e, err, why);
+    }
+    if (text)
+        utf8_printable(e->setting[i], BENCH_SETTING_LEN, v->valuestring, strlen(v->valuestring));
+    else if (cJSON_IsNumber(v))
+        snprintf(e->setting[i], BENCH_SETTING_LEN, "%.15g", v->valuedouble);
+    else
+        snprintf(e->setting[i], BENCH_SETTING_LEN, "%s", cJSON_IsTrue(v) ? "true" : "false");
+    return 0;
 }
 
 static int read_test(struct earlier *e, const cJSON *item, struct err *err)
@@ -49,11 +63,11 @@ static int read_test(struct earlier *e, const cJSON *item, struct err *err)
         snprintf(why, sizeof why, "number %zu of \"results\" has no name under \"test\"", e->n_tests + 1);
         return none(e, err, why);
     }
+    utf8_printable(t->name, sizeof t->name, name->valuestring, strlen(name->valuestring));
     if (!cJSON_IsNumber(speed) || !isfinite(speed->valuedouble) || speed->valuedouble <= 0) {
-        snprintf(why, sizeof why, "\"tok_s\" of test \"%.40s\" is not a number above 0", name->valuestring);
+        snprintf(why, sizeof why, "\"tok_s\" of test \"%s\" is not a number above 0", t->name);
         return none(e, err, why);
     }
-    snprintf(t->name, sizeof t->name, "%s", name->valuestring);
     t->tok_s = speed->valuedouble;
     e->n_tests++;
     return 0;
@@ -67,16 +81,17 @@ static int read_tests(struct earlier *e, const cJSON *root, struct err *err)
     if (!cJSON_IsArray(results) || !results->child)
         return none(e, err, "it has no list \"results\"");
     e->tests = mem_array((size_t)cJSON_GetArraySize(results), sizeof *e->tests);
-    if (!e->tests || !keep_str(root, "model", &e->model) || !keep_str(root, "device", &e->device) ||
-        !keep_str(root, "math", &e->math))
+    if (!e->tests)
         return err_set(err, ERR_NOMEM, "out of memory for %s", e->path);
+    int rc = 0;
+    for (int i = 0; i < BENCH_SETTINGS && rc == 0; i++)
+        rc = read_setting(e, root, i, err);
     cJSON_ArrayForEach(item, results)
     {
-        int rc = read_test(e, item, err);
-        if (rc < 0)
-            return rc;
+        if (rc < 0 || (rc = read_test(e, item, err)) < 0)
+            break;
     }
-    return json_get_i64(root, "threads", 0, 1 << 20, &e->threads, e->path, err);
+    return rc;
 }
 
 int earlier_open(struct earlier **out, const char *path, struct err *err)
@@ -87,7 +102,9 @@ int earlier_open(struct earlier **out, const char *path, struct err *err)
     size_t len = 0;
     int rc = 0;
     *out = NULL;
-    if (!e || !(e->path = mem_strdup(path)))
+    if (e)
+        utf8_printable(e->path, sizeof e->path, path, strlen(path));
+    else
         rc = err_set(err, ERR_NOMEM, "out of memory for %s", path);
     if (rc == 0)
         rc = map_read_all(path, FILE_MAX, &text, &len, err);
@@ -108,10 +125,6 @@ void earlier_free(struct earlier *e)
 {
     if (!e)
         return;
-    free(e->path);
-    free(e->model);
-    free(e->device);
-    free(e->math);
     free(e->tests);
     free(e);
 }
@@ -124,20 +137,16 @@ double earlier_tok_s(const struct earlier *e, const char *test)
     return 0;
 }
 
-static void warn_str(const struct earlier *e, const char *what, const char *then, const char *now)
-{
-    if (then && strcmp(then, now) != 0)
-        msg_warn("%s: %s was %.200s, it is %.200s now", e->path, what, then, now);
-}
-
 void earlier_warn(const struct earlier *e, const struct bench *b)
 {
-    char device[512];
-    warn_str(e, "the model", e->model, b->model);
-    warn_str(e, "the device", e->device, tool_device(b->t, device, sizeof device));
-    warn_str(e, "math", e->math, b->fast ? "fast" : "exact");
-    if (e->threads > 0 && e->threads != b->n_threads)
-        msg_warn("%s: threads were %d, they are %d now", e->path, (int)e->threads, b->n_threads);
+    char now[BENCH_SETTING_LEN];
+    for (int i = 0; i < BENCH_SETTINGS; i++) {
+        const struct bench_setting *s = &bench_settings[i];
+        bench_setting_value(b, i, now);
+        if (e->setting[i][0] && strcmp(e->setting[i], now) != 0)
+            msg_warn("%s: %s %s %s, %s %s now", e->path, s->what, s->plural ? "were" : "was", e->setting[i],
+                     s->plural ? "they are" : "it is", now);
+    }
 }
 
 const char *earlier_path(const struct earlier *e)

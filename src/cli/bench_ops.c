@@ -3,6 +3,7 @@
  * Owns the counting over instances and which arithmetic an operation is held
  * to; measures nothing. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,31 +36,7 @@ void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP
     }
 }
 
-/* ---- limits ---- */
-
-/* A processor may have dot products that are no faster than f32: the faster way counts. */
-static enum peak_kind peak_kind(const struct bench *b, const struct limits_found *l)
-{
-    return l->gflop_s[b->arithmetic] > l->gflop_s[PEAK_F32] ? b->arithmetic : PEAK_F32;
-}
-
-double bench_peak(const struct bench *b, const struct limits_found *l)
-{
-    return l->gflop_s[peak_kind(b, l)];
-}
-
-const char *bench_peak_name(const struct bench *b, const struct limits_found *l)
-{
-    const struct peak *p = peak_find(peak_kind(b, l));
-    return p ? p->name : "f32";
-}
-
-double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading)
-{
-    double read = read_gb_s > 0 ? gb_s / read_gb_s : 0, peak = peak_gflop_s > 0 ? gflop_s / peak_gflop_s : 0;
-    *reading = read > peak;
-    return read > peak ? read : peak;
-}
+/* ---- arithmetic ---- */
 
 /* Only products of matrices are computed in the arithmetic of --math fast. */
 static bool is_product(enum op_id op)
@@ -71,6 +48,84 @@ static bool is_product(enum op_id op)
     return products[op];
 }
 
+/* The device of an operation names what ran there in rounded values.  For half there is no loop: bf16 has as many
+ * values in a register. */
+static const struct mark {
+    const char *in_device;
+    enum peak_kind kind;
+} marks[] = {{"(int8 dot)", PEAK_INT8}, {"(half)", PEAK_BF16}};
+
+static bool begins_list(const char *device, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = strstr(device, name); at; at = strstr(at + n, name))
+        if ((at == device || at[-1] == ' ') && (at[n] == '\0' || at[n] == ','))
+            return true;
+    return false;
+}
+
+/* Where an operation ran in several ways, all of them are held to the fastest. */
+static unsigned kinds_of(const struct bench *b, enum op_id op, const char *device)
+{
+    unsigned kinds = 1u << PEAK_F32;
+    if (!device || !is_product(op))
+        return kinds;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strstr(device, marks[i].in_device))
+            kinds |= 1u << marks[i].kind;
+    return b->cpu_rounds && begins_list(device, "cpu") ? kinds | 1u << PEAK_INT8 : kinds;
+}
+
+unsigned bench_kinds(const struct bench *b)
+{
+    unsigned kinds = 1u << PEAK_F32;
+    for (int i = 0; i < b->t->l.n_backends; i++)
+        for (int op = 0; op < OP_COUNT; op++)
+            kinds |= kinds_of(b, (enum op_id)op, op_stats(b->t->l.backends[i], (enum op_id)op)->device);
+    return kinds;
+}
+
+bool bench_cpu_rounds(const struct weights *w)
+{
+    static const bool rounds[DTYPE_COUNT] = {
+        [DTYPE_Q8_0] = true, [DTYPE_Q4_0] = true, [DTYPE_Q4_1] = true, [DTYPE_Q5_0] = true,
+        [DTYPE_Q5_1] = true, [DTYPE_Q4_K] = true, [DTYPE_Q5_K] = true, [DTYPE_Q6_K] = true,
+    };
+    for (size_t i = 0; i < weights_count(w); i++)
+        if (rounds[weights_at(w, i)->dtype])
+            return true;
+    return false;
+}
+
+/* ---- limits ---- */
+
+/* A processor may have dot products that are no faster than f32: the faster way counts. */
+static enum peak_kind peak_kind(const struct limits_found *l, unsigned kinds)
+{
+    enum peak_kind best = PEAK_F32;
+    for (int k = 0; k < PEAK_KINDS; k++)
+        best = kinds & 1u << k && l->gflop_s[k] > l->gflop_s[best] ? (enum peak_kind)k : best;
+    return best;
+}
+
+double bench_peak(const struct limits_found *l)
+{
+    return l->gflop_s[peak_kind(l, UINT_MAX)];
+}
+
+const char *bench_peak_name(const struct limits_found *l)
+{
+    const struct peak *p = peak_find(peak_kind(l, UINT_MAX));
+    return p ? p->name : "f32";
+}
+
+double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading)
+{
+    double read = read_gb_s > 0 ? gb_s / read_gb_s : 0, peak = peak_gflop_s > 0 ? gflop_s / peak_gflop_s : 0;
+    *reading = read > peak;
+    return read > peak ? read : peak;
+}
+
 struct roof {
     double gb_s, gflop_s, share;
     bool reading;
@@ -79,7 +134,7 @@ struct roof {
 static struct roof roof_of(const struct bench *b, const struct bench_result *r, enum op_id op)
 {
     const struct bench_op *o = &r->ops[op];
-    double peak = is_product(op) ? bench_peak(b, &r->limits) : r->limits.gflop_s[PEAK_F32];
+    double peak = r->limits.gflop_s[peak_kind(&r->limits, kinds_of(b, op, o->device))];
     struct roof f = {0};
     if (o->seconds > 0) {
         f.gb_s = 1e-9 * (double)o->bytes / o->seconds;
@@ -99,8 +154,8 @@ void bench_ops_print(const struct bench *b, const struct bench_result *r)
     for (int op = 0; op < OP_COUNT; op++)
         all += r->ops[op].seconds;
     fprintf(stderr, "%s: operations, %d repetition%s; limits read %.2f GB/s, peak %.1f GFLOP/s (%s)%s\n", r->test.name,
-            r->reps, r->reps == 1 ? "" : "s", r->limits.read_gb_s, bench_peak(b, &r->limits),
-            bench_peak_name(b, &r->limits), b->own_memory ? ", of the host, not of the device" : "");
+            r->reps, r->reps == 1 ? "" : "s", r->limits.read_gb_s, bench_peak(&r->limits),
+            bench_peak_name(&r->limits), b->own_memory ? ", of the host, not of the device" : "");
     fprintf(stderr, "%-16s %-12s %9s %11s %11s %11s %7s %9s %9s %14s\n", "operation", "device", "calls", "MB", "MFLOP", "ms",
             "share", "GB/s", "GFLOP/s", "of its limit");
     for (int op = 0; op < OP_COUNT; op++) {
@@ -119,12 +174,6 @@ void bench_ops_print(const struct bench *b, const struct bench_result *r)
     fputc('\n', stderr);
 }
 
-static void put_num(struct buf *out, const char *key, double v)
-{
-    buf_printf(out, ",\"%s\":", key);
-    buf_put_json_num(out, v);
-}
-
 void bench_ops_json(struct buf *out, const struct bench *b, const struct bench_result *r)
 {
     bool first = true;
@@ -137,11 +186,11 @@ void bench_ops_json(struct buf *out, const struct bench *b, const struct bench_r
         buf_printf(out, "%s\n {\"operation\":\"%s\",\"device\":", first ? "" : ",", op_name((enum op_id)op));
         buf_put_json(out, o->device, strlen(o->device));
         buf_printf(out, ",\"calls\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64, o->calls, o->bytes, o->flops);
-        put_num(out, "seconds", o->seconds);
-        put_num(out, "gb_s", f.gb_s);
-        put_num(out, "gflop_s", f.gflop_s);
+        bench_put_num(out, "seconds", o->seconds);
+        bench_put_num(out, "gb_s", f.gb_s);
+        bench_put_num(out, "gflop_s", f.gflop_s);
         if (!b->own_memory)
-            put_num(out, "share", f.share);
+            bench_put_num(out, "share", f.share);
         buf_printf(out, ",\"bound\":\"%s\"}", f.reading ? "read" : "peak");
         first = false;
     }

@@ -2,6 +2,7 @@
  * Owns the words and columns; measures nothing and computes nothing that is
  * not a percentage or a ratio. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static double ratio(const struct bench *b, const struct bench_result *r)
     return then > 0 ? r->tok_s / then : 0;
 }
 
-static void put_num(struct buf *out, const char *key, double v)
+void bench_put_num(struct buf *out, const char *key, double v)
 {
     buf_printf(out, ",\"%s\":", key);
     buf_put_json_num(out, v);
@@ -37,19 +38,19 @@ static void json_result(struct buf *out, const struct bench *b, const struct ben
         buf_put_json_num(out, r->all[k]);
     }
     buf_putc(out, ']');
-    put_num(out, "gb_s", r->gb_s);
-    put_num(out, "gflop_s", r->gflop_s);
+    bench_put_num(out, "gb_s", r->gb_s);
+    bench_put_num(out, "gflop_s", r->gflop_s);
     if (b->own_memory)
         buf_puts(out, ",\"share\":null");
     else
-        put_num(out, "share", r->share);
-    put_num(out, "min", r->min);
-    put_num(out, "max", r->max);
-    put_num(out, "fill_s", r->fill_s);
-    put_num(out, "read_gb_s", r->limits.read_gb_s);
-    put_num(out, "peak_gflop_s", bench_peak(b, &r->limits));
+        bench_put_num(out, "share", r->share);
+    bench_put_num(out, "min", r->min);
+    bench_put_num(out, "max", r->max);
+    bench_put_num(out, "fill_s", r->fill_s);
+    bench_put_num(out, "read_gb_s", r->limits.read_gb_s);
+    bench_put_num(out, "peak_gflop_s", bench_peak(&r->limits));
     if (ratio(b, r) > 0)
-        put_num(out, "ratio", ratio(b, r));
+        bench_put_num(out, "ratio", ratio(b, r));
     if (b->t->profile && b->t->profile->given)
         bench_ops_json(out, b, r);
     buf_putc(out, '}');
@@ -63,19 +64,18 @@ static void json(struct buf *out, const struct bench *b)
     put_str(out, "device", tool_device(b->t, where, sizeof where));
     buf_printf(out, ",\"threads\":%d,\"limits\":{\"read_gb_s\":", b->n_threads);
     buf_put_json_num(out, b->limits.read_gb_s);
-    put_num(out, "peak_gflop_s", bench_peak(b, &b->limits));
+    bench_put_num(out, "peak_gflop_s", bench_peak(&b->limits));
     buf_putc(out, '}');
-    put_num(out, "start_ms", b->start_ms);
+    bench_put_num(out, "start_ms", b->start_ms);
     buf_puts(out, ",\"results\":[");
     for (size_t i = 0; i < b->n_results; i++) {
         buf_puts(out, i ? ",\n" : "\n");
         json_result(out, b, &b->results[i]);
     }
     buf_puts(out, "\n]");
-    put_str(out, "math", b->fast ? "fast" : "exact");
-    put_str(out, "arithmetic", bench_peak_name(b, &b->limits));
-    put_num(out, "load_ms", b->start_ms - b->compile_ms);
-    put_num(out, "compile_ms", b->compile_ms);
+    bench_settings_json(out, b, BENCH_LATE, BENCH_LAST);
+    bench_put_num(out, "load_ms", b->start_ms - b->compile_ms);
+    bench_put_num(out, "compile_ms", b->compile_ms);
     buf_puts(out, ",\"sampling\":[");
     for (int i = 0; i < BENCH_SAMPLINGS; i++) {
         buf_printf(out, "%s{\"how\":\"%s\",\"ms\":", i ? "," : "", bench_sampling_name(i));
@@ -83,6 +83,7 @@ static void json(struct buf *out, const struct bench *b)
         buf_putc(out, '}');
     }
     buf_putc(out, ']');
+    bench_settings_json(out, b, BENCH_LAST, BENCH_SETTINGS);
     if (b->earlier)
         put_str(out, "compared", earlier_path(b->earlier));
     buf_puts(out, "}\n");
@@ -107,7 +108,7 @@ static void csv(struct buf *out, const struct bench *b)
         buf_printf(out, "%s,%.4f,%.4f,%.4f,", r->test.name, r->tok_s, r->gb_s, r->gflop_s);
         if (!b->own_memory)
             buf_printf(out, "%.4f", r->share);
-        buf_printf(out, ",%.4f,%.4f,%.4f,%.4f", r->min, r->max, r->limits.read_gb_s, bench_peak(b, &r->limits));
+        buf_printf(out, ",%.4f,%.4f,%.4f,%.4f", r->min, r->max, r->limits.read_gb_s, bench_peak(&r->limits));
         if (b->earlier)
             buf_printf(out, ",%s", ratio_text(text, b, r, ""));
         buf_putc(out, '\n');
@@ -118,7 +119,7 @@ static void csv(struct buf *out, const struct bench *b)
 static const char *share_text(char out[24], const struct bench *b, const struct bench_result *r)
 {
     bool reading;
-    bench_share(r->gb_s, r->gflop_s, r->limits.read_gb_s, bench_peak(b, &r->limits), &reading);
+    bench_share(r->gb_s, r->gflop_s, r->limits.read_gb_s, bench_peak(&r->limits), &reading);
     if (b->own_memory)
         snprintf(out, 24, "n/a");
     else
@@ -145,13 +146,18 @@ static void head(struct buf *out, const struct bench *b)
 {
     char where[512];
     buf_printf(out, "model    %s\ndevice   %s, %d thread%s, math %s\n", b->model, tool_device(b->t, where, sizeof where),
-               b->n_threads, b->n_threads == 1 ? "" : "s", b->fast ? "fast" : "exact");
+               b->n_threads, b->n_threads == 1 ? "" : "s", b->flags->math == MATH_CHOICE_FAST ? "fast" : "exact");
     buf_printf(out, "loaded   %.1f ms, compiling kernels %.1f ms\n", b->start_ms - b->compile_ms, b->compile_ms);
-    buf_printf(out, "limits   read %.2f GB/s, peak %.1f GFLOP/s (%s)%s\n", b->limits.read_gb_s, bench_peak(b, &b->limits),
-               bench_peak_name(b, &b->limits), b->own_memory ? " of the host: the device has memory of its own" : "");
+    buf_printf(out, "limits   read %.2f GB/s, peak %.1f GFLOP/s (%s)%s\n", b->limits.read_gb_s, bench_peak(&b->limits),
+               bench_peak_name(&b->limits), b->own_memory ? " of the host: the device has memory of its own" : "");
     buf_puts(out, "sampling ");
-    for (int i = 0; i < BENCH_SAMPLINGS; i++)
-        buf_printf(out, "%s%.3f ms (%s)", i ? ", " : "", b->sampling_ms[i], bench_sampling_name(i));
+    for (int i = 0; i < BENCH_SAMPLINGS; i++) {
+        buf_puts(out, i ? ", " : "");
+        if (isfinite(b->sampling_ms[i]))
+            buf_printf(out, "%.3f ms (%s)", b->sampling_ms[i], bench_sampling_name(i));
+        else
+            buf_printf(out, "n/a (%s)", bench_sampling_name(i));
+    }
     buf_puts(out, " a token\n");
     if (b->earlier)
         buf_printf(out, "ratios   to %s\n", earlier_path(b->earlier));

@@ -2,6 +2,7 @@
  * of several sequences in one step over forward.h; and the choice of a token.
  * Owns the clock; prints nothing and knows no flag. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static int timed_part(struct bench *b, const struct bench_test *t, int64_t n, st
 /* With the threads of the run; the larger counts, so that nothing is flattered by a bad moment. */
 static int measure_limits(struct bench *b, struct limits_found *around, struct err *err)
 {
-    return limits_measure(b->limits_of, 1u << PEAK_F32 | 1u << b->arithmetic, around, err);
+    return limits_measure(b->limits_of, b->kinds, around, err);
 }
 
 static int by_value(const void *a, const void *b)
@@ -141,7 +142,7 @@ static void summarise(const struct bench *b, struct bench_result *r)
     r->gb_s = bytes / tokens * r->tok_s * 1e-9;
     r->gflop_s = flops / tokens * r->tok_s * 1e-9;
     if (!b->own_memory)
-        r->share = bench_share(r->gb_s, r->gflop_s, r->limits.read_gb_s, bench_peak(b, &r->limits), &reading);
+        r->share = bench_share(r->gb_s, r->gflop_s, r->limits.read_gb_s, bench_peak(&r->limits), &reading);
 }
 
 int bench_run(struct bench *b, const struct bench_test *t, int reps, struct bench_result *out,
@@ -156,6 +157,7 @@ int bench_run(struct bench *b, const struct bench_test *t, int reps, struct benc
     out->fill_s = clock_now() - start;
     if (rc == 0) /* the whole prompt has every shape of its chunks; one step is every step's */
         rc = timed_part(b, t, t->kind == BENCH_PREFILL ? t->n : 1, err);
+    b->kinds = bench_kinds(b); /* what has run tells */
     for (int r = 0; r < reps && rc == 0; r++) {
         rc = prepare(b, t, err);
         if (rc == 0)
@@ -216,7 +218,8 @@ static int time_picks(const struct sampling *how, const float *logits, int64_t n
         all[i] = 1e3 * (clock_now() - start);
     }
     sampler_free(s);
-    *ms = rc == 0 ? bench_median(all, PICKS) : 0;
+    if (rc == 0)
+        *ms = bench_median(all, PICKS);
     return rc;
 }
 
@@ -224,13 +227,18 @@ int bench_sampling(struct bench *b, struct err *err)
 {
     int64_t n_vocab = b->t->l.config->n_vocab;
     float *logits = mem_array((size_t)n_vocab, sizeof *logits);
-    int rc;
-    if (!logits)
-        return err_set(err, ERR_NOMEM, "no memory for the logits of %lld ids", (long long)n_vocab);
+    int rc = logits ? 0 : err_set(err, ERR_NOMEM, "no memory for the logits of %lld ids", (long long)n_vocab);
+    for (int i = 0; i < BENCH_SAMPLINGS; i++)
+        b->sampling_ms[i] = NAN;
     seq_reset(&b->seqs[0], 0);
-    rc = seq_eval(&b->seqs[0], b->ids, 1, false, logits, NULL, NULL, err);
+    if (rc == 0)
+        rc = seq_eval(&b->seqs[0], b->ids, 1, false, logits, NULL, NULL, err);
     for (int i = 0; i < BENCH_SAMPLINGS && rc == 0; i++)
         rc = time_picks(&samplings[i], logits, n_vocab, &b->sampling_ms[i], err);
     free(logits);
-    return rc;
+    if (interrupted())
+        return err_set(err, ERR_CANCELLED, "stopped");
+    if (rc < 0)
+        msg_warn("choosing a token is not timed: %s", err->msg);
+    return 0;
 }

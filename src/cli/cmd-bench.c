@@ -160,15 +160,13 @@ static int open_limits(struct bench *b, const struct common *c)
     return limits_new(&b->limits_of, b->n_threads, &err) < 0 ? msg_fail(err.code, err.msg) : 0;
 }
 
-/* What the matrices are multiplied in, and whose limits the device has. */
+/* What the matrices may be multiplied in, and whose limits the device has. */
 static void describe(struct bench *b, const struct common *c)
 {
     const struct loaded *l = &b->t->l;
-    enum dtype weights = l->model->layers[0].q.dtype;
-    b->fast = c->math == MATH_CHOICE_FAST;
-    b->arithmetic = !b->fast || weights == DTYPE_F32          ? PEAK_F32
-                    : dtype_info(weights)->block_elems > 1 ? PEAK_INT8
-                                                             : PEAK_BF16;
+    b->flags = c;
+    b->kinds = 1u << PEAK_F32;
+    b->cpu_rounds = c->math == MATH_CHOICE_FAST && bench_cpu_rounds(l->weights);
     for (int i = 0; i < l->n_backends; i++) {
         struct backend_caps caps;
         op_caps(l->backends[i], &caps);

@@ -5,6 +5,7 @@
 #include "cli/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +25,7 @@
 #define BLOCK ((size_t)8192) /* of whole rows, whatever the pattern */
 #define PEAK_SECONDS 0.2
 #define PEAK_STEPS 200000
+#define END_WAITS 50 /* of 20 ms each, for the child to end by itself, and again after SIGTERM */
 
 struct limits {
     pid_t child;
@@ -152,17 +155,25 @@ static void meter_close(struct meter *l)
 
 static int meter_open(struct meter *l, int n_threads, struct err *err)
 {
-    uint64_t available = mem_available();
-    size_t bytes =
-        available && available / 4 < READ_BYTES ? (size_t)(available / 4) / BLOCK * BLOCK : READ_BYTES;
     *l = (struct meter){.read = peak_read()};
     int rc = pool_new(&l->pool, n_threads, err);
     if (rc < 0)
         return rc;
     l->next = mem_array((size_t)n_threads, sizeof *l->next);
+    return l->next ? 0 : err_set(err, ERR_NOMEM, "out of memory for %d threads", n_threads);
+}
+
+/* At the first request: by then the model is loaded, whose check of the memory must not see this. */
+static int take_memory(struct meter *l, struct err *err)
+{
+    uint64_t available = mem_available();
+    size_t bytes =
+        available && available / 4 < READ_BYTES ? (size_t)(available / 4) / BLOCK * BLOCK : READ_BYTES;
+    if (l->data)
+        return 0;
     l->data = mem_aligned(HUGE_PAGE, bytes);
     l->n_words = bytes / sizeof *l->data;
-    if (!l->data || !l->next)
+    if (!l->data)
         return err_set(err, ERR_NOMEM, "no memory for measuring the read limit: %zu bytes", bytes);
 #ifdef MADV_HUGEPAGE
     madvise(l->data, bytes, MADV_HUGEPAGE); /* fewer translations to look up; no harm where it is refused */
@@ -196,9 +207,12 @@ static void serve(int asked, int answer, int n_threads)
     struct meter m;
     struct reply r = {0};
     unsigned kinds;
-    signal(SIGINT, SIG_IGN); /* the benchmark ends, and this with it */
+    signal(SIGINT, SIG_IGN);  /* the benchmark ends, and this with it */
+    signal(SIGTERM, SIG_DFL); /* ours, whatever the program made of it */
     meter_open(&m, n_threads, &r.err);
     while (transfer(answer, &r, sizeof r, true) && r.err.code == 0 && transfer(asked, &kinds, sizeof kinds, false)) {
+        if (take_memory(&m, &r.err) < 0)
+            continue; /* which tells of it, and ends */
         r.found = (struct limits_found){.read_gb_s = measure_read(&m)};
         for (int k = 0; k < PEAK_KINDS; k++)
             r.found.gflop_s[k] = kinds & 1u << k ? measure_peak(&m, (enum peak_kind)k) : 0;
@@ -215,10 +229,16 @@ static int receive(const struct limits *l, struct reply *r, struct err *err)
     return r->err.code;
 }
 
+/* A pipe that no program holds which a driver or we start: only while nobody has its other end, a read ends. */
+static bool open_pipe(int ends[2])
+{
+    return pipe(ends) == 0 && fcntl(ends[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(ends[1], F_SETFD, FD_CLOEXEC) == 0;
+}
+
 static int start(struct limits *l, int n_threads, struct err *err)
 {
     int to[2] = {-1, -1}, from[2] = {-1, -1};
-    if (pipe(to) == 0 && pipe(from) == 0)
+    if (open_pipe(to) && open_pipe(from))
         l->child = fork();
     if (l->child == 0) {
         close(to[1]);
@@ -255,6 +275,32 @@ int limits_new(struct limits **out, int n_threads, struct err *err)
     return rc;
 }
 
+/* Has the child ended, or does it while we look a while? */
+static bool ends(pid_t child)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    for (int i = 0; i < END_WAITS; i++) {
+        pid_t got = waitpid(child, NULL, WNOHANG);
+        if (got == child || (got < 0 && errno != EINTR))
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/* A closed pipe ends it, unless another process was forked meanwhile, which holds our end. */
+static void end_child(pid_t child)
+{
+    if (ends(child))
+        return;
+    kill(child, SIGTERM);
+    if (ends(child))
+        return;
+    kill(child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
 void limits_free(struct limits *l)
 {
     if (!l)
@@ -263,8 +309,8 @@ void limits_free(struct limits *l)
         close(l->ask); /* which ends the child */
     if (l->answer >= 0)
         close(l->answer);
-    while (l->child > 0 && waitpid(l->child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    if (l->child > 0)
+        end_child(l->child);
     free(l);
 }
 

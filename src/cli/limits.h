@@ -14,9 +14,10 @@ struct limits_found {
 };
 
 struct limits;
-/* Starts the process; called before there are other threads and devices, which it would share. */
+/* Starts the process; called before there are other threads and devices, which it would share.  It takes its memory
+ * at the first measurement. */
 int limits_new(struct limits **out, int n_threads, struct err *err);
-void limits_free(struct limits *l); /* and ends it */
+void limits_free(struct limits *l); /* and ends it, whoever else holds its pipes */
 /* kinds: bits 1 << PEAK_...  Each figure that is larger than what *largest holds takes its place. */
 int limits_measure(struct limits *l, unsigned kinds, struct limits_found *largest, struct err *err);
 void limits_add(struct limits_found *largest, const struct limits_found *found);
