@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cpu/kernels.h"
 #include "cli/bench.h"
 #include "cli/out.h"
 
@@ -87,12 +88,8 @@ unsigned bench_kinds(const struct bench *b)
 
 bool bench_cpu_rounds(const struct weights *w)
 {
-    static const bool rounds[DTYPE_COUNT] = {
-        [DTYPE_Q8_0] = true, [DTYPE_Q4_0] = true, [DTYPE_Q4_1] = true, [DTYPE_Q5_0] = true,
-        [DTYPE_Q5_1] = true, [DTYPE_Q4_K] = true, [DTYPE_Q5_K] = true, [DTYPE_Q6_K] = true,
-    };
     for (size_t i = 0; i < weights_count(w); i++)
-        if (rounds[weights_at(w, i)->dtype])
+        if (kern_fast_kind(weights_at(w, i)->dtype) != FAST_NONE)
             return true;
     return false;
 }
