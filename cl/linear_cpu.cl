@@ -19,18 +19,30 @@
         }                                                                                                   \
     }
 
-/* acc[i][j] = 16 partial sums of w[i] . x[j], block by block; w[i] moves along.  The rows behind these
- * are fetched in the order they are stored, a fixed distance ahead: a row is too short for the
- * hardware to see its stream, and several at once confuse it. */
-#define TILE(NW, NX)                                                                                        \
+/* Rows of w that one work-item multiplies with one row of x, each from a part of the matrix of its own: in memory of small
+ * pages a stream of reads does not get across a page before it is asked for, so several run side by side.  A block
+ * format has enough to do with the values of one row. */
+#define FAR (BLOCK_ELEMS == 1 ? 8 : 1)
+
+/* What is asked for ahead of a step of TILE.  ASK_NEXT: the rows behind these in the order they are stored, a fixed
+ * distance ahead: a row is too short for the hardware to see its stream, and several at once confuse it.  ASK_FAR: of rows
+ * far apart each a little ahead. */
+#define ASK_NEXT(NW)                                                                                        \
+    UNROLL for (int u = 0; u < NW * STEP_SIZE; u += 64) FETCH_L2(ahead + u);                                \
+    ahead += NW * STEP_SIZE;
+#define ASK_FAR(NW)                                                                                         \
+    UNROLL for (int i = 0; i < NW; i++)                                                                     \
+        UNROLL for (int u = 0; u < STEP_SIZE; u += 64) FETCH_L2(w[i] + 1024 + u);
+
+/* acc[i][j] = 16 partial sums of w[i] . x[j], block by block; w[i] moves along. */
+#define TILE(NW, NX, ASK)                                                                                        \
     float16 acc[NW][NX];                                                                                    \
     UNROLL for (int i = 0; i < NW; i++) UNROLL for (int j = 0; j < NX; j++) acc[i][j] = 0.0f;               \
     ROW ahead = w[0] + (NW == 1 ? 4096 : NW * row_size(k));                                                 \
     int step = 0;                                                                                           \
     for (; step + 16 * VECS <= k; step += 16 * VECS) {                                                      \
         struct head h[NW];                                                                                  \
-        UNROLL for (int u = 0; u < NW * STEP_SIZE; u += 64) FETCH(ahead + u);                               \
-        ahead += NW * STEP_SIZE;                                                                            \
+        ASK(NW)                                                                                             \
         UNROLL for (int i = 0; i < NW; i++) block_head(&h[i], w[i]);                                        \
         UNROLL for (int v = 0; v < VECS; v++) STEP(NW, NX, step + 16 * v, block16(w[i], &h[i], v))          \
         UNROLL for (int i = 0; i < NW; i++) w[i] += STEP_SIZE;                                              \
@@ -69,53 +81,85 @@
         UNROLL for (int i = 0; i < NW; i++) w[i] =                                                           \
             IN_PTR(uchar, w) + (ulong)min(o + i, n_w - 1) * row_size(k);                                     \
         UNROLL for (int j = 0; j < NX; j++) x[j] = IN_PTR(float, x) + (ulong)min(r + j, n_rows - 1) * k;     \
-        TILE(NW, NX)                                                                                         \
+        TILE(NW, NX, ASK_NEXT)                                                                               \
         UNROLL for (int i = 0; i < NW; i++)                                                                  \
             UNROLL for (int j = 0; j < NX; j++) if (o + i < n_w && r + j < n_rows)                           \
                 PUT(r + j, o + i, acc[i][j])                                                                 \
     }
 
-/* A block format has enough to do with the values of one row. */
 #define ROWS_OF_W(n) (BLOCK_ELEMS == 1 ? n : 1)
-LINEAR(linear_1, 1, 1)
 LINEAR(linear_2, ROWS_OF_W(2), 2)
 LINEAR(linear_4, ROWS_OF_W(4), 4)
 
-/* ---- one row of x by several matrices: one launch for them all ---- */
-static inline float dot_row(ROW row, const __global float *from, const int k)
+/* ---- one row of x ---- */
+/* totals[i] = w[i] . x */
+static inline void dot_rows(float totals[FAR], ROW w[FAR], const __global float *from, const int k)
 {
-    ROW w[1];
     const __global float *x[1];
-    w[0] = row;
     x[0] = from;
-    TILE(1, 1)
-    return tree16(acc[0][0]);
+#if BLOCK_ELEMS == 1
+    TILE(FAR, 1, ASK_FAR)
+#else
+    TILE(FAR, 1, ASK_NEXT)
+#endif
+    UNROLL for (int i = 0; i < FAR; i++) totals[i] = tree16(acc[i][0]);
 }
-#define ROW_OF(w, o) (IN_PTR(uchar, w) + (ulong)(o) * row_size(k))
 
-/* biases: bit i says that matrix i has one.  global (n_a + n_b + n_c) */
+/* Row i of work-item o: of n_w rows, those past the end are read as the last and not written. */
+#define FAR_ROW(i, o, n_w) ((o) + (i) * ((n_w + FAR - 1) / FAR))
+#define FAR_BEGIN(w, from, o, n_w)                                                                           \
+    UNROLL for (int i = 0; i < FAR; i++) w[i] = (from) + (ulong)min(FAR_ROW(i, o, n_w), n_w - 1) * row_size(k);
+
+/* global (1, ceil(n_w / FAR)) */
+__kernel void linear_1(ARGS)
+{
+    int o = (int)get_global_id(1);
+    if (o >= (n_w + FAR - 1) / FAR)
+        return;
+    ROW w[FAR];
+    float totals[FAR];
+    FAR_BEGIN(w, IN_PTR(uchar, w), o, n_w)
+    dot_rows(totals, w, IN_PTR(float, x), k);
+    UNROLL for (int i = 0; i < FAR; i++) if (FAR_ROW(i, o, n_w) < n_w)
+        end_at(OUT_PTR(float, out) + first + FAR_ROW(i, o, n_w), totals[i], ends,
+               IN_PTR(float, bias) + first + FAR_ROW(i, o, n_w));
+}
+
+/* Three matrices, one after the other; bit i of biases: matrix i has one.
+ * global (ceil(n_a / FAR) + ceil(n_b / FAR) + ceil(n_c / FAR)) */
 __kernel void linear_qkv(OUT(a), OUT(b), OUT(c), IN(x), IN(wa), IN(wb), IN(wc), IN(ba), IN(bb), IN(bc),
                          const int biases, const int k, const int n_a, const int n_b, const int n_c)
 {
-    int o = (int)get_global_id(0), i = (o >= n_a) + (o >= n_a + n_b);
-    if (o >= n_a + n_b + n_c)
+    int to_b = (n_a + FAR - 1) / FAR, to_c = to_b + (n_b + FAR - 1) / FAR;
+    int o = (int)get_global_id(0), m = (o >= to_b) + (o >= to_c), n_w = m == 0 ? n_a : m == 1 ? n_b : n_c;
+    o -= m == 0 ? 0 : m == 1 ? to_b : to_c;
+    if (o >= (n_w + FAR - 1) / FAR)
         return;
-    o -= i == 0 ? 0 : i == 1 ? n_a : n_a + n_b;
-    float total = dot_row(i == 0 ? ROW_OF(wa, o) : i == 1 ? ROW_OF(wb, o) : ROW_OF(wc, o), IN_PTR(float, x), k);
-    if (biases >> i & 1)
-        total += (i == 0 ? IN_PTR(float, ba) : i == 1 ? IN_PTR(float, bb) : IN_PTR(float, bc))[o];
-    (i == 0 ? OUT_PTR(float, a) : i == 1 ? OUT_PTR(float, b) : OUT_PTR(float, c))[o] = total;
+    ROW w[FAR];
+    float totals[FAR];
+    FAR_BEGIN(w, m == 0 ? IN_PTR(uchar, wa) : m == 1 ? IN_PTR(uchar, wb) : IN_PTR(uchar, wc), o, n_w)
+    dot_rows(totals, w, IN_PTR(float, x), k);
+    __global float *out = m == 0 ? OUT_PTR(float, a) : m == 1 ? OUT_PTR(float, b) : OUT_PTR(float, c);
+    const __global float *bias = m == 0 ? IN_PTR(float, ba) : m == 1 ? IN_PTR(float, bb) : IN_PTR(float, bc);
+    UNROLL for (int i = 0; i < FAR; i++) if (FAR_ROW(i, o, n_w) < n_w)
+        end_at(out + FAR_ROW(i, o, n_w), totals[i], biases >> m & 1 ? END_BIAS : 0, bias + FAR_ROW(i, o, n_w));
 }
 
-/* out[o] = act(wg[o] . x) * (wu[o] . x); act: 0 silu, 1 gelu_tanh, 2 gelu_erf.  global (n_w) */
+/* out[o] = act(wg[o] . x) * (wu[o] . x); act: 0 silu, 1 gelu_tanh, 2 gelu_erf.  global (ceil(n_w / FAR)) */
 __kernel void gate_up(OUT(out), IN(x), IN(wg), IN(wu), const int act, const int k, const int n_w)
 {
     int o = (int)get_global_id(0);
-    if (o >= n_w)
+    if (o >= (n_w + FAR - 1) / FAR)
         return;
-    float gate = dot_row(ROW_OF(wg, o), IN_PTR(float, x), k), up = dot_row(ROW_OF(wu, o), IN_PTR(float, x), k);
-    float a = act == 0 ? canon_silu(gate) : act == 1 ? canon_gelu_tanh(gate) : canon_gelu_erf(gate);
-    OUT_PTR(float, out)[o] = a * up;
+    ROW w[FAR];
+    float gate[FAR], up[FAR];
+    FAR_BEGIN(w, IN_PTR(uchar, wg), o, n_w)
+    dot_rows(gate, w, IN_PTR(float, x), k);
+    FAR_BEGIN(w, IN_PTR(uchar, wu), o, n_w)
+    dot_rows(up, w, IN_PTR(float, x), k);
+    UNROLL for (int i = 0; i < FAR; i++) if (FAR_ROW(i, o, n_w) < n_w)
+        OUT_PTR(float, out)[FAR_ROW(i, o, n_w)] =
+            up[i] * (act == 0 ? canon_silu(gate[i]) : act == 1 ? canon_gelu_tanh(gate[i]) : canon_gelu_erf(gate[i]));
 }
 
 /* Products with the experts that lie in this memory: offsets[e] is the expert's byte, ~0 = elsewhere.
@@ -133,7 +177,7 @@ __kernel void linear_experts(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), const i
     const __global float *x[1];
     w[0] = w_mem + at + (ulong)o * row_size(k);
     x[0] = IN_PTR(float, x) + (ulong)(p / per_row) * k;
-    TILE(1, 1)
+    TILE(1, 1, ASK_NEXT)
     OUT_PTR(float, y)[(ulong)p * n_w + o] = tree16(acc[0][0]);
 }
 
@@ -156,7 +200,7 @@ __kernel void experts_4(OUT(y), IN(x), IN(w), IN(offsets), IN(ids), IN(order), I
     UNROLL for (int i = 0; i < EXPERT_W; i++) w[i] = w_mem + at + (ulong)min(o + i, n_w - 1) * row_size(k);
     UNROLL for (int j = 0; j < 4; j++) x[j] =
         IN_PTR(float, x) + (ulong)(pairs[min(tile.x + j, tile.y - 1)] / per_row) * k;
-    TILE(EXPERT_W, 4)
+    TILE(EXPERT_W, 4, ASK_NEXT)
     UNROLL for (int i = 0; i < EXPERT_W; i++)
         UNROLL for (int j = 0; j < 4; j++) if (o + i < n_w && tile.x + j < tile.y)
             OUT_PTR(float, y)[(ulong)pairs[tile.x + j] * n_w + o + i] = tree16(acc[i][j]);

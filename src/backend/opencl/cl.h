@@ -304,6 +304,8 @@ void cl_rmsnorm(struct backend *, const struct tensor *out, const struct tensor 
 /* linear.c */
 void cl_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                const struct tensor *bias);
+/* Rows of unpacked weights that a work-item of the CPU family multiplies with one row of x (FAR in linear_cpu.cl). */
+enum { CL_FAR = 8, CL_FAR_GROUP = 4 };
 /* How a product ends. */
 struct cl_end {
     const struct tensor *bias; /* added; NULL = none */

@@ -10,7 +10,8 @@ enum { STAGE = 1024 /* as in norm_gpu.cl */ };
 /* How one row of x meets several matrices. */
 struct together {
     cl_kernel kernel;
-    size_t cols, group; /* rows of a matrix that a group of so many work-items takes, by all of them or one by each */
+    size_t cols, group; /* rows of a matrix that a work-item takes, or a group of so many together */
+    bool gpu;
     struct cl_rows part[3];
 };
 
@@ -23,20 +24,23 @@ static bool together(struct clb *c, struct together *t, const struct tensor *x, 
     for (int i = 0; i < n; i++)
         if (w[i]->dtype != w[0]->dtype || !cl_rows_at(w[i], 0, &t->part[i]) || t->part[i].n_rows < w[i]->rows)
             return false;
-    t->cols = 1;
-    t->group = 16;
+    bool packed = dtype_info(w[0]->dtype)->block_elems > 1;
+    t->cols = packed ? 1 : CL_FAR;
+    t->group = packed ? 16 : CL_FAR_GROUP;
+    t->gpu = false;
     if (!cl_gpu_op(c, OP_LINEAR, w[0]->dtype)) {
         t->kernel = cl_kern(c, cpu_kernel, w[0]->dtype);
         return true;
     }
     t->group = 64;
+    t->gpu = true;
     return cl_fused_gpu(c, gpu_kernel, x, w, t->part, n, &t->kernel, &t->cols);
 }
 
 /* Work-items for all rows of w. */
 static size_t items(const struct together *t, const struct tensor *w)
 {
-    return t->cols == 1 ? (size_t)w->rows : cl_ceil_div(w->rows, (int64_t)t->cols) * t->group;
+    return cl_ceil_div(w->rows, (int64_t)t->cols) * (t->gpu ? t->group : 1);
 }
 
 void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],

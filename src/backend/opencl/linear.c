@@ -11,7 +11,7 @@ static const struct tile {
     size_t group;
     bool cols_first; /* neighbours in the launch are neighbours along w, else along x */
 } tiles[] = {
-    {CLK_LINEAR_1, 1, 1, 1, 16, false},
+    {CLK_LINEAR_1, 1, CL_FAR, 1, CL_FAR_GROUP, false},
     {CLK_LINEAR_2, 2, 2, 1, 8, false},
     {CLK_LINEAR_4, 4, 4, 1, 4, false},
 }, many = {CLK_LINEAR_MANY, 24, 8, 8, 1, true};
