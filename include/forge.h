@@ -153,7 +153,7 @@ struct forge_engine_params {
     int chunk;               /* rows of a step at most, of prompts and new ids together; default 512 */
     uint64_t kv_mem;         /* bytes for KV, 0 = what n_ctx * max_seqs needs; with less, requests wait for others' pages */
     uint64_t gpu_mem;        /* bytes on each device other than the CPU, 0 = its own size */
-    int no_prefix_cache;     /* nothing is kept of earlier prompts; this version never does */
+    int no_prefix_cache;     /* 1 = nothing is kept of earlier requests; else full pages are, while nobody needs them */
     /* Called while loading, with done and total in units of the phase; non-zero stops the load.  total is 0 while
      * a device is checked, before there are any. */
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
@@ -194,7 +194,9 @@ struct forge_engine_stats {
     double step_s;                     /* seconds of these steps: rows / step_s is the throughput */
     uint64_t busy_steps, busy_slots;   /* steps while a request waited, and slots in use in them */
     uint64_t pages, pages_held;        /* KV pages of all groups of layers */
+    uint64_t pages_kept;               /* others, kept for requests with the same start while nobody needs them */
     uint64_t positions;                /* that running requests have stored */
+    uint64_t cached_tokens;            /* positions of prompts that were taken from kept pages */
     uint64_t preempted;                /* times that a request gave up its pages */
     uint64_t recovered;                /* times that devices were opened again */
 };
@@ -306,7 +308,8 @@ struct forge_request_params {
 
 /* Times in seconds unless named _ms; 0 = did not happen. */
 struct forge_metrics {
-    uint64_t input_tokens, output_tokens, cached_tokens;
+    uint64_t input_tokens, output_tokens;
+    uint64_t cached_tokens; /* of the prompt: not computed, as an earlier request with the same start had them */
     double queued_s, prefill_s, decode_s;
     double ttft_ms;       /* submit to first new token */
     double tpot_ms;       /* mean over the tokens after the first */

@@ -36,6 +36,16 @@ struct result {
     size_t n_best;
 };
 
+static const struct place { const char *model, *device; enum forge_math math; } places[] = {
+    {QWEN, "cpu", FORGE_MATH_EXACT}, {"golden/models/gemma3", "cpu", FORGE_MATH_EXACT},
+    {"golden/models/mistral", "cpu", FORGE_MATH_EXACT}, {"golden/models/qwen3-moe", "cpu", FORGE_MATH_EXACT},
+    {TINY, "cpu", FORGE_MATH_EXACT}, {QWEN, "cpu,cpu", FORGE_MATH_EXACT}, {QWEN, "ref", FORGE_MATH_EXACT},
+    {"golden/models/gemma3", "ref", FORGE_MATH_EXACT}, {TINY, "opencl:cpu", FORGE_MATH_EXACT},
+    {"golden/models/gemma3", "opencl:cpu", FORGE_MATH_EXACT}, {"golden/containers/gguf/qwen3-q4_0.gguf", "cpu", FORGE_MATH_FAST},
+    {TINY, "cpu", FORGE_MATH_FAST},
+};
+enum { N_PLACES = sizeof places / sizeof *places };
+
 static unsigned next_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -98,10 +108,11 @@ static void same(const struct result *a, const struct result *want, const char *
               "%s: request %d has other log-probabilities", what, i);
 }
 
-static struct forge_engine_params small_params(const char *model, const char *device)
+static struct forge_engine_params small_params(const char *model, const char *device, enum forge_math math)
 {
     struct forge_engine_params p = engine_params(model);
     p.device = device;
+    p.math = math;
     p.deterministic = 1;
     p.n_ctx = 128;
     return p;
@@ -122,9 +133,10 @@ static struct forge_engine *open_or_skip(const struct forge_engine_params *p)
 }
 
 /* Each kind alone, on an engine for one sequence. */
-static bool alone(struct kind *kinds, struct result *want, const char *model, const char *device)
+static bool alone(struct kind *kinds, struct result *want, const struct place *at)
 {
-    struct forge_engine_params ep = small_params(model, device);
+    struct forge_engine_params ep = small_params(at->model, at->device, at->math);
+    ep.no_prefix_cache = 1;
     struct forge_engine *e = open_or_skip(&ep);
     if (!e)
         return false;
@@ -152,12 +164,6 @@ static void balanced(const struct forge_engine *e)
 
 /* ---- together ---- */
 
-static const struct { const char *model, *device; } places[] = {
-    {QWEN, "cpu"}, {"golden/models/gemma3", "cpu"}, {"golden/models/mistral", "cpu"}, {"golden/models/qwen3-moe", "cpu"},
-    {TINY, "cpu"}, {QWEN, "cpu,cpu"}, {QWEN, "ref"}, {"golden/models/gemma3", "ref"},
-    {TINY, "opencl:cpu"}, {"golden/models/gemma3", "opencl:cpu"},
-};
-enum { N_PLACES = sizeof places / sizeof *places };
 
 static const struct setting {
     int max_seqs, chunk, page, turn; /* turn: the order of submits begins there */
@@ -177,11 +183,11 @@ static uint64_t kv_for(const struct forge_engine_params *p, double seqs)
     return (uint64_t)((double)bytes * seqs) + 1;
 }
 
-static uint64_t n_preempted;
+static uint64_t n_preempted, n_cached;
 
 static void run_together(const struct kind *kinds, const struct result *want, const struct setting *s, int place)
 {
-    struct forge_engine_params ep = small_params(places[place].model, places[place].device);
+    struct forge_engine_params ep = small_params(places[place].model, places[place].device, places[place].math);
     struct forge_request *r[N_KINDS];
     static struct result got[N_KINDS];
     char what[200];
@@ -218,7 +224,7 @@ START_TEST(together_as_alone)
     static struct kind kinds[N_KINDS];
     static struct result want[N_KINDS];
     bool slow = strncmp(places[_i].device, "opencl", 6) == 0; /* some of the settings */
-    if (!alone(kinds, want, places[_i].model, places[_i].device))
+    if (!alone(kinds, want, &places[_i]))
         return;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         if (!slow || i == 1 || i >= 5)
@@ -254,7 +260,7 @@ static void mix(const struct kind *kinds, const struct result *want, const char 
     static struct arrival a[N_RANDOM];
     static const int chunks[] = {1, 3, 16, 64, 512}, pages[] = {1, 4, 16, 64};
     uint64_t state = seed * 1000003 + 17;
-    struct forge_engine_params ep = small_params(model, "cpu");
+    struct forge_engine_params ep = small_params(model, "cpu", FORGE_MATH_EXACT);
     char what[64];
     ep.max_seqs = 1 + (int)(next_random(&state) % 9);
     ep.chunk = chunks[next_random(&state) % 5];
@@ -284,6 +290,7 @@ static void mix(const struct kind *kinds, const struct result *want, const char 
         ck_assert_int_ge(more, 0);
     }
     n_preempted += forge_engine_stats(e)->preempted;
+    n_cached += forge_engine_stats(e)->cached_tokens;
     for (int i = 0; i < N_RANDOM; i++) {
         take_best(&a[i].got, a[i].r);
         check_arrival(&a[i], want, what);
@@ -302,10 +309,11 @@ START_TEST(random_mixes)
     static struct result want[N_KINDS];
     const char *given = getenv("FORGE_TEST_MIXES");
     int n = given ? (int)strtol(given, NULL, 10) : 12;
-    alone(kinds, want, mixed[_i], "cpu");
+    alone(kinds, want, &(struct place){mixed[_i], "cpu", FORGE_MATH_EXACT});
     for (int i = 0; i < n; i++)
         mix(kinds, want, mixed[_i], (uint64_t)(i + _i * 1000));
     ck_assert_uint_gt(n_preempted, 0);
+    ck_assert_uint_gt(n_cached, 0);
 }
 END_TEST
 
@@ -329,7 +337,7 @@ static size_t n_new(const struct forge_request *r)
 /* While a long prompt goes in, piece by piece, the others get an id in every step; cancelled, it is gone at the next. */
 START_TEST(a_long_prompt_stops_nobody)
 {
-    struct forge_engine_params ep = small_params(QWEN, "cpu");
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
     struct kind k;
     ep.max_seqs = 3;
     ep.chunk = 8;
@@ -369,7 +377,7 @@ END_TEST
 /* One that fails by itself takes nobody with it. */
 START_TEST(an_error_is_its_own)
 {
-    struct forge_engine_params ep = small_params(QWEN, "cpu");
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
     struct forge_logit_bias bias[640];
     ep.max_seqs = 3;
     struct forge_engine *e = engine_with(&ep);
@@ -417,7 +425,7 @@ static int chain_piece(void *user, const struct forge_piece *p)
 
 START_TEST(callbacks_in_a_step_of_many)
 {
-    struct forge_engine_params ep = small_params(QWEN, "cpu");
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
     ep.max_seqs = 4;
     struct forge_engine *e = engine_with(&ep);
     struct chain c = {.e = e};
@@ -442,11 +450,100 @@ START_TEST(callbacks_in_a_step_of_many)
 }
 END_TEST
 
+/* ---- prefixes ---- */
+
+static struct forge_request *run_ids(struct forge_engine *e, const int32_t *ids, size_t n, int n_new_ids)
+{
+    struct forge_request_params p = request_params(NULL, n_new_ids);
+    p.ids = ids;
+    p.n_ids = n;
+    p.ignore_eos = 1;
+    p.n_logprobs = 1;
+    return generate(e, &p);
+}
+
+static void equal(const struct forge_request *a, const struct forge_request *b, const char *what)
+{
+    struct result x = {0}, y = {0};
+    size_t n;
+    const int32_t *ids = forge_request_ids(b, 0, &n);
+    ids_equal(a, ids, n, what);
+    take_best(&x, a);
+    take_best(&y, b);
+    same(&x, &y, what, 0);
+}
+
+static uint64_t cached(const struct forge_request *r)
+{
+    return forge_request_metrics(r)->cached_tokens;
+}
+
+static const struct { const char *model; int page; bool window; } kept[] = {
+    {QWEN, 4, false}, {QWEN, 16, false}, {"golden/models/gemma3", 4, true}, {"golden/models/mistral", 8, true},
+    {"golden/models/qwen3-moe", 16, false},
+};
+
+/* The same prompt, one that goes on after the answer, one that begins like it, one that only ends like it: what was
+ * there is taken, page by page, and nothing changes by it. */
+START_TEST(prefixes_are_reused)
+{
+    struct forge_engine_params ep = small_params(kept[_i].model, "cpu", FORGE_MATH_EXACT);
+    int32_t ids[100], longer[100];
+    size_t n;
+    int page = kept[_i].page;
+    ep.page_size = page;
+    ep.chunk = 8;
+    ep.max_seqs = 3;
+    struct forge_engine *e = engine_with(&ep);
+    ep.no_prefix_cache = 1;
+    struct forge_engine *plain = engine_with(&ep);
+    for (int i = 0; i < 100; i++)
+        ids[i] = 3 + (i * 37) % 90;
+    struct forge_request *r = run_ids(e, ids, 48, 9), *want = run_ids(plain, ids, 48, 9);
+    equal(r, want, "the first");
+    ck_assert_uint_eq(cached(r), 0);
+    ck_assert_uint_eq(cached(want), 0);
+    const int32_t *answer = forge_request_ids(r, 0, &n);
+    memcpy(longer, ids, 48 * sizeof *ids);
+    memcpy(longer + 48, answer, n * sizeof *ids);
+    for (int i = 57; i < 80; i++)
+        longer[i] = 4;
+    forge_request_free(r);
+    forge_request_free(want);
+    r = run_ids(e, longer, 80, 5), want = run_ids(plain, longer, 80, 5);
+    equal(r, want, "one that goes on");
+    ck_assert_uint_eq(cached(r), (uint64_t)(56 / page * page)); /* the answer's last id had not been stored */
+    forge_request_free(r);
+    forge_request_free(want);
+    r = run_ids(e, ids, 48, 9), want = run_ids(plain, ids, 48, 9);
+    equal(r, want, "the same again");
+    test_that(kept[_i].window || cached(r) == (uint64_t)(47 / page * page), "the same again: %d", (int)cached(r));
+    forge_request_free(r);
+    forge_request_free(want);
+    ids[page * 2] = 5; /* the third page is another, and all that follow */
+    r = run_ids(e, ids, 70, 4), want = run_ids(plain, ids, 70, 4);
+    equal(r, want, "one that begins alike");
+    test_that(kept[_i].window ? cached(r) <= (uint64_t)(page * 2) : cached(r) == (uint64_t)(page * 2), "%d", (int)cached(r));
+    forge_request_free(r);
+    forge_request_free(want);
+    r = run_ids(e, ids + page, 40, 4), want = run_ids(plain, ids + page, 40, 4); /* its first page is a second one there */
+    equal(r, want, "one whose pages are elsewhere");
+    ck_assert_uint_eq(cached(r), 0);
+    forge_request_free(r);
+    forge_request_free(want);
+    balanced(e);
+    ck_assert_uint_gt(forge_engine_stats(e)->pages_kept, 0);
+    ck_assert_uint_eq(forge_engine_stats(plain)->pages_kept, 0);
+    forge_engine_close(e);
+    forge_engine_close(plain);
+}
+END_TEST
+
 /* ---- what is told of it ---- */
 
 START_TEST(figures)
 {
-    struct forge_engine_params ep = small_params(QWEN, "cpu");
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
     struct forge_request *r[6];
     ep.max_seqs = 2;
     struct forge_engine *e = engine_with(&ep);
@@ -492,6 +589,7 @@ int main(void)
     tcase_add_test(t, a_long_prompt_stops_nobody);
     tcase_add_test(t, an_error_is_its_own);
     tcase_add_test(t, callbacks_in_a_step_of_many);
+    tcase_add_loop_test(t, prefixes_are_reused, 0, (int)(sizeof kept / sizeof *kept));
     tcase_add_test(t, figures);
     suite_add_tcase(s, t);
     return test_main(s);

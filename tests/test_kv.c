@@ -281,6 +281,124 @@ START_TEST(parameters_refused)
 }
 END_TEST
 
+/* ---- prefixes ---- */
+
+enum { WALK_SEQS = 4, WALK_CTX = 50, WALK_PAGES = 64 };
+
+/* Sequences over few different ids, so that starts are often the same.  What a place of a page holds is played by a
+ * number that stands for all ids up to there. */
+struct walk {
+    struct kv *kv;
+    uint64_t random, n_found;
+    int32_t ids[WALK_SEQS][WALK_CTX];
+    uint64_t sums[WALK_SEQS][WALK_CTX];
+    int slot[WALK_SEQS]; /* -1 = closed */
+    uint64_t held[2][WALK_PAGES][4];
+};
+
+static unsigned draw(struct walk *w, unsigned n)
+{
+    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(w->random >> 33) % n;
+}
+
+static uint64_t *place(struct walk *w, int i, int group, int64_t pos)
+{
+    int32_t page = kv_pages(w->kv, w->slot[i], group)[pos / 4];
+    test_that(page >= 0 && page < WALK_PAGES, "sequence %d: position %d has no page", i, (int)pos);
+    return &w->held[group][page][pos % 4];
+}
+
+/* All that the next row looks into is there, whatever others did. */
+static void check_walk(struct walk *w)
+{
+    for (int i = 0; i < WALK_SEQS; i++)
+        for (int g = 0; g < 2 && w->slot[i] >= 0; g++) {
+            int64_t len = kv_len(w->kv, w->slot[i]), from = g == 1 && len - WINDOW + 1 > 0 ? len - WINDOW + 1 : 0;
+            for (int64_t pos = from; pos < len; pos++)
+                test_that(*place(w, i, g, pos) == w->sums[i][pos], "sequence %d, group %d: position %d was overwritten", i, g,
+                          (int)pos);
+        }
+}
+
+/* Other ids from a position on. */
+static void walk_ids(struct walk *w, int i, int64_t from)
+{
+    uint64_t sum = from > 0 ? w->sums[i][from - 1] : 1;
+    for (int64_t k = from; k < WALK_CTX; k++) {
+        w->ids[i][k] = (int32_t)(k % 5 == 4 ? draw(w, 2) : 7);
+        w->sums[i][k] = sum = (sum ^ (uint64_t)(w->ids[i][k] + 1)) * 0x9e3779b97f4a7c15u + 3;
+    }
+}
+
+static void walk_open(struct walk *w, int i)
+{
+    struct kv_ids ids = {w->ids[i], w->ids[i] + 20, 20, WALK_CTX - 20};
+    walk_ids(w, i, 0);
+    w->slot[i] = kv_seq_open(w->kv);
+    ck_assert_int_ge(w->slot[i], 0);
+    w->n_found += kv_find(w->kv, w->slot[i], &ids, WALK_CTX - 1 - (int64_t)draw(w, 20)) > 0;
+}
+
+static void walk_store(struct walk *w, int i)
+{
+    struct kv_ids ids = {w->ids[i], w->ids[i] + 20, 20, WALK_CTX - 20};
+    int64_t len = kv_len(w->kv, w->slot[i]), n = len + 1 + draw(w, 6);
+    n = n < WALK_CTX ? n : WALK_CTX;
+    if (kv_reserve(w->kv, w->slot[i], n, NULL) < 0) {
+        kv_seq_close(w->kv, w->slot[i]);
+        w->slot[i] = -1;
+        return;
+    }
+    for (int g = 0; g < 2; g++)
+        for (int64_t pos = len; pos < n; pos++)
+            *place(w, i, g, pos) = w->sums[i][pos];
+    kv_keep(w->kv, w->slot[i], &ids, n);
+    kv_set_len(w->kv, w->slot[i], n);
+}
+
+/* Whoever finds a start has its contents, and whoever goes on writes to no page that others look into. */
+START_TEST(prefixes_hold_what_was_stored)
+{
+    struct fixture f;
+    static struct walk w;
+    setup(&f);
+    f.p.max_seqs = WALK_SEQS;
+    f.p.mem = _i ? 2 * (FULL_POS * 52 + WINDOW_POS * 20) + 2 * (uint64_t)_i : 0;
+    w = (struct walk){.kv = open_kv(&f), .random = (uint64_t)_i + 1};
+    for (int i = 0; i < WALK_SEQS; i++)
+        w.slot[i] = -1;
+    for (int step = 0; step < 4000; step++) {
+        int i = (int)draw(&w, WALK_SEQS);
+        unsigned what = draw(&w, 12);
+        if (w.slot[i] < 0) {
+            walk_open(&w, i);
+        } else if (what == 0) {
+            kv_seq_close(w.kv, w.slot[i]);
+            w.slot[i] = -1;
+        } else if (what == 1) {
+            int64_t len = kv_len(w.kv, w.slot[i]), back = (int64_t)draw(&w, 10); /* windows keep little more */
+            int64_t n = len > back ? len - back : 0, cut = kv_cut(w.kv, w.slot[i], n);
+            walk_ids(&w, i, cut);
+            test_that(cut == n || cut == n / 4 * 4 || cut == 0, "cut to %d, not %d", (int)cut, (int)n);
+        } else {
+            walk_store(&w, i);
+        }
+        check_walk(&w);
+    }
+    ck_assert_uint_gt(w.n_found, 50);
+    for (int i = 0; i < WALK_SEQS; i++)
+        if (w.slot[i] >= 0)
+            kv_seq_close(w.kv, w.slot[i]);
+    for (int g = 0; g < 2; g++) {
+        ck_assert_int_eq(kv_pages_free(w.kv, g), kv_n_pages(w.kv, g));
+        ck_assert_int_gt(kv_pages_kept(w.kv, g), 0);
+    }
+    kv_free(w.kv);
+    teardown(&f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("kv");
@@ -291,6 +409,7 @@ int main(void)
     tcase_add_test(t, windows_give_back);
     tcase_add_test(t, full_and_refused);
     tcase_add_test(t, parameters_refused);
+    tcase_add_loop_test(t, prefixes_hold_what_was_stored, 0, 6);
     suite_add_tcase(s, t);
     return test_main(s);
 }

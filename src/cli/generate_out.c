@@ -207,6 +207,8 @@ void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double se
     if (s->busy_steps > 0)
         buf_printf(&more, ", %.1f %% of the slots in use while a prompt waited",
                    100.0 * (double)s->busy_slots / ((double)s->busy_steps * s->max_seqs));
+    if (s->cached_tokens > 0)
+        buf_printf(&more, ", %" PRIu64 " prompt tokens taken from earlier ones", s->cached_tokens);
     if (s->preempted > 0)
         buf_printf(&more, ", %" PRIu64 " times one gave up its memory to an older one", s->preempted);
     msg_info("%zu prompts in %.3f s, up to %d at once: %" PRIu64 " prompt tokens, %" PRIu64

@@ -189,6 +189,7 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     if (rc < 0)
         return rc;
     e->profile = p.profile != 0;
+    e->keep = p.no_prefix_cache == 0;
     engine_meet_devices(e);
     fill_info(e);
     return make_room(e, p.max_seqs, err);

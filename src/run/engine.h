@@ -36,6 +36,7 @@ struct forge_engine {
     bool profile;
     struct batch batch;
     int piece;      /* rows of prefill in the next step: see batch_piece */
+    bool keep;      /* prefixes, where results do not depend on rows */
     bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
     int32_t *best;  /* [l.max_want] of a step, where all that are wanted are plain argmaxes; else ... */
     float *logits;  /* ... [l.max_want, n_vocab] */
@@ -167,6 +168,10 @@ int sched_plan(struct forge_engine *e);
 int64_t sched_due(const struct forge_request *r);
 /* What was stored is lost: the slot is gone with it. */
 void sched_lose(struct forge_request *r);
+/* Kept pages of an earlier request with the same start are taken instead of computed: how many positions. */
+int64_t sched_find_prefix(struct forge_request *r);
+/* Before the sequence is n long: its full pages are kept for later ones. */
+void sched_keep_prefix(struct forge_request *r, int64_t n);
 
 /* ---- running.c ---- */
 void running_start(struct forge_request *r);

@@ -1,7 +1,7 @@
 /* The KV cache: owns the page pools of every layer and the page tables of every
  * sequence.  A page number means the same page in all layers of a group.
- * Knows nothing of tokens; forward.c reads and writes the pages. */
-#include "run/kv.h"
+ * Knows nothing of tokens (prefix.c does); forward.c reads and writes the pages. */
+#include "run/kv_parts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,30 +10,6 @@
 #include "base/mem.h"
 
 #define PAGE_SIZE_MAX 256
-
-struct kv_pool { /* one group of layers */
-    int window;
-    int64_t n_pages, n_free;
-    int64_t per_seq;     /* that a sequence holds at most */
-    int32_t *free_pages; /* [n_pages] stack; the first n_free are free */
-    int32_t *table;      /* [max_seqs, max_pages], -1 = not held */
-};
-
-struct kv_seq {
-    bool open;
-    int64_t len;
-    /* per group: table columns [lo, hi) are held */
-    int64_t lo[CONFIG_KV_GROUPS_MAX], hi[CONFIG_KV_GROUPS_MAX];
-};
-
-struct kv {
-    int n_groups, n_layers, max_seqs, max_pages;
-    int64_t n_ctx, page;
-    struct kv_pool pools[CONFIG_KV_GROUPS_MAX];
-    struct kv_seq *seqs;     /* [max_seqs] */
-    struct kv_layer *layers; /* [n_layers] */
-    uint64_t size;
-};
 
 /* ---- how many pages, how many bytes ---- */
 
@@ -150,13 +126,17 @@ static int new_pool(struct kv *kv, int g, const struct group_plan *gp, int windo
     size_t cells;
     *pool = (struct kv_pool){.window = window, .n_pages = gp->n_pages, .n_free = gp->n_pages,
                              .per_seq = gp->per_seq};
+    pool->ref = mem_array((size_t)gp->n_pages, sizeof *pool->ref);
+    pool->node = mem_array((size_t)gp->n_pages, sizeof *pool->node);
     pool->free_pages = mem_array((size_t)gp->n_pages, sizeof *pool->free_pages);
     if (mem_mul((size_t)kv->max_seqs, (size_t)kv->max_pages, &cells))
         pool->table = mem_array(cells, sizeof *pool->table);
-    if (!pool->free_pages || !pool->table)
+    if (!pool->free_pages || !pool->table || !pool->ref || !pool->node)
         return err_set(err, ERR_NOMEM, "no memory for the tables of %lld KV pages", (long long)gp->n_pages);
-    for (int64_t i = 0; i < gp->n_pages; i++) /* page 0 on top */
+    for (int64_t i = 0; i < gp->n_pages; i++) { /* page 0 on top */
         pool->free_pages[i] = (int32_t)(gp->n_pages - 1 - i);
+        pool->node[i] = -1;
+    }
     for (size_t i = 0; i < cells; i++)
         pool->table[i] = -1;
     return 0;
@@ -210,6 +190,8 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
         rc = err_set(err, ERR_NOMEM, "no memory for %d sequences", p->max_seqs);
     for (int g = 0; g < c->n_groups && rc == 0; g++)
         rc = new_pool(kv, g, &plan.groups[g], c->groups[g].window, err);
+    if (rc == 0)
+        rc = prefix_new(kv, err);
     for (int l = 0; l < kv->n_layers && rc == 0; l++)
         rc = new_layer(kv, m, l, p->dtype, err);
     if (rc < 0) {
@@ -232,8 +214,11 @@ void kv_free(struct kv *kv)
     }
     for (int g = 0; g < kv->n_groups; g++) {
         free(kv->pools[g].free_pages);
+        free(kv->pools[g].ref);
+        free(kv->pools[g].node);
         free(kv->pools[g].table);
     }
+    prefix_free(kv->prefix);
     free(kv->layers);
     free(kv->seqs);
     free(kv);
@@ -260,7 +245,13 @@ uint64_t kv_size(const struct kv *kv)
 int64_t kv_pages_free(const struct kv *kv, int group)
 {
     assert(group >= 0 && group < kv->n_groups);
-    return kv->pools[group].n_free;
+    return kv->pools[group].n_free + kv->pools[group].n_idle;
+}
+
+int64_t kv_pages_kept(const struct kv *kv, int group)
+{
+    assert(group >= 0 && group < kv->n_groups);
+    return kv->pools[group].n_idle;
 }
 
 int64_t kv_n_pages(const struct kv *kv, int group)
@@ -285,16 +276,11 @@ int64_t kv_len(const struct kv *kv, int seq)
     return seq_at(kv, seq)->len;
 }
 
-static int32_t *table_row(const struct kv *kv, int seq, int group)
-{
-    return kv->pools[group].table + (size_t)seq * (size_t)kv->max_pages;
-}
-
 const int32_t *kv_pages(const struct kv *kv, int seq, int group)
 {
     seq_at(kv, seq);
     assert(group >= 0 && group < kv->n_groups);
-    return table_row(kv, seq, group);
+    return kv_table_row(kv, seq, group);
 }
 
 const int32_t *kv_tables(const struct kv *kv, int group)
@@ -313,21 +299,19 @@ int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n)
 
 /* ---- pages of sequences ---- */
 
-/* First page that a row at position n or later still looks into: the window of position n begins at n - w + 1. */
-static int64_t first_page(const struct kv *kv, int group, int64_t n)
-{
-    int window = kv->pools[group].window;
-    int64_t first = window ? n - window + 1 : 0;
-    return first > 0 ? first / kv->page : 0;
-}
-
 static void give_back(struct kv *kv, int seq, int group, int64_t from, int64_t to)
 {
     struct kv_pool *pool = &kv->pools[group];
-    int32_t *row = table_row(kv, seq, group);
+    int32_t *row = kv_table_row(kv, seq, group);
     for (int64_t i = to; i-- > from;) { /* the lowest page ends on top */
-        pool->free_pages[pool->n_free++] = row[i];
+        int32_t page = row[i];
         row[i] = -1;
+        if (--pool->ref[page] > 0)
+            continue;
+        if (pool->node[page] >= 0)
+            pool->n_idle++;
+        else
+            pool->free_pages[pool->n_free++] = page;
     }
 }
 
@@ -349,6 +333,16 @@ void kv_seq_close(struct kv *kv, int seq)
     *s = (struct kv_seq){0};
 }
 
+static int32_t take_page(struct kv *kv, int group)
+{
+    struct kv_pool *pool = &kv->pools[group];
+    if (pool->n_free == 0)
+        prefix_evict(kv, group);
+    int32_t page = pool->free_pages[--pool->n_free];
+    pool->ref[page] = 1;
+    return page;
+}
+
 int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err)
 {
     struct kv_seq *s = seq_at(kv, seq);
@@ -356,15 +350,14 @@ int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err)
         return err_set(err, ERR_LIMIT, "%lld positions do not fit in the context of %lld", (long long)n, (long long)kv->n_ctx);
     int64_t need = ceil_div(n, kv->page);
     for (int g = 0; g < kv->n_groups; g++)
-        if (need - s->hi[g] > kv->pools[g].n_free)
+        if (need - s->hi[g] > kv_pages_free(kv, g))
             return err_set(err, ERR_LIMIT, "KV is full: %lld more pages of %lld positions are needed and %lld of %lld are free",
-                           (long long)(need - s->hi[g]), (long long)kv->page, (long long)kv->pools[g].n_free,
+                           (long long)(need - s->hi[g]), (long long)kv->page, (long long)kv_pages_free(kv, g),
                            (long long)kv->pools[g].n_pages);
     for (int g = 0; g < kv->n_groups; g++) {
-        int32_t *row = table_row(kv, seq, g);
-        struct kv_pool *pool = &kv->pools[g];
+        int32_t *row = kv_table_row(kv, seq, g);
         for (; s->hi[g] < need; s->hi[g]++)
-            row[s->hi[g]] = pool->free_pages[--pool->n_free];
+            row[s->hi[g]] = take_page(kv, g);
     }
     return 0;
 }
@@ -373,7 +366,7 @@ bool kv_can_cut(const struct kv *kv, int seq, int64_t n)
 {
     const struct kv_seq *s = seq_at(kv, seq);
     for (int g = 0; g < kv->n_groups; g++)
-        if (n > 0 && first_page(kv, g, n) < s->lo[g])
+        if (n > 0 && kv_first_page(kv, g, n) < s->lo[g])
             return false;
     return n >= 0 && n <= s->len;
 }
@@ -390,7 +383,7 @@ void kv_set_len(struct kv *kv, int seq, int64_t n)
             s->lo[g] = s->hi[g] = 0;
             continue;
         }
-        int64_t lo = first_page(kv, g, n);
+        int64_t lo = kv_first_page(kv, g, n);
         if (used < s->hi[g]) {
             give_back(kv, seq, g, used > s->lo[g] ? used : s->lo[g], s->hi[g]);
             s->hi[g] = used > s->lo[g] ? used : s->lo[g];
@@ -403,4 +396,28 @@ void kv_set_len(struct kv *kv, int seq, int64_t n)
         }
     }
     s->len = n;
+    s->n_nodes = s->n_nodes < n / kv->page ? s->n_nodes : n / kv->page;
+}
+
+/* Is the page that holds position n also another's, or kept? */
+static bool is_shared(const struct kv *kv, int seq, int64_t n)
+{
+    const struct kv_seq *s = seq_at(kv, seq);
+    int64_t column = n / kv->page;
+    for (int g = 0; g < kv->n_groups; g++)
+        if (column >= s->lo[g] && column < s->hi[g]) {
+            int32_t page = kv_table_row(kv, seq, g)[column];
+            if (kv->pools[g].ref[page] > 1 || kv->pools[g].node[page] >= 0)
+                return true;
+        }
+    return false;
+}
+
+int64_t kv_cut(struct kv *kv, int seq, int64_t n)
+{
+    if (n % kv->page != 0 && is_shared(kv, seq, n))
+        n -= n % kv->page; /* what follows is written to a page of its own */
+    n = kv_can_cut(kv, seq, n) ? n : 0;
+    kv_set_len(kv, seq, n);
+    return n;
 }

@@ -29,7 +29,8 @@ void kv_free(struct kv *kv);
 const struct kv_layer *kv_layers(const struct kv *kv); /* [n_layers], for forward_new */
 int kv_max_pages(const struct kv *kv, int group);      /* columns of the group's page tables */
 uint64_t kv_size(const struct kv *kv);
-int64_t kv_pages_free(const struct kv *kv, int group);
+int64_t kv_pages_free(const struct kv *kv, int group); /* also those that are kept for prefixes and in no other use */
+int64_t kv_pages_kept(const struct kv *kv, int group); /* of these those in no other use */
 int64_t kv_n_pages(const struct kv *kv, int group); /* free and held */
 int kv_max_seqs(const struct kv *kv);
 
@@ -43,11 +44,27 @@ void kv_set_len(struct kv *kv, int seq, int64_t n);
 int64_t kv_len(const struct kv *kv, int seq);
 /* True when the sequence can be cut to n <= len positions: no page that a window needs there was given back. */
 bool kv_can_cut(const struct kv *kv, int seq, int64_t n);
+/* Cuts the sequence to n <= len positions, or fewer: to the start of a page that others use or that is kept, to 0
+ * where a window gave pages back.  Returns how many are left. */
+int64_t kv_cut(struct kv *kv, int seq, int64_t n);
 /* [max_pages] page numbers, -1 = not held; valid until the next reserve or set_len. */
 const int32_t *kv_pages(const struct kv *kv, int seq, int group);
 /* The same of all slots: [max_seqs, max_pages]. */
 const int32_t *kv_tables(const struct kv *kv, int group);
 /* Pages that the sequence, or one that holds none (seq -1), has still to take until it is n long. */
 int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n);
+
+/* ---- prefixes (prefix.c): full pages are kept after their sequences, and found by the ids they were made of ---- */
+
+/* The ids of a sequence: a, then b. */
+struct kv_ids {
+    const int32_t *a, *b;
+    size_t n_a, n_b;
+};
+/* Before kv_set_len(n): keeps the sequence's pages that are full by then. */
+void kv_keep(struct kv *kv, int seq, const struct kv_ids *ids, int64_t n);
+/* An empty sequence takes the kept pages of its longest known start of at most `most` positions, which are its length
+ * then: returned. */
+int64_t kv_find(struct kv *kv, int seq, const struct kv_ids *ids, int64_t most);
 
 #endif

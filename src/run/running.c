@@ -29,7 +29,6 @@ static int reserve_sample(struct forge_request *r, struct sample *s)
  * window gave pages back), which gives the same bits. */
 static int start_sample(struct forge_request *r)
 {
-    struct kv *kv = r->e->l.kv;
     int64_t kept = (int64_t)r->prompt.n - 1;
     int rc = reserve_sample(r, &r->samples[r->at]);
     if (rc < 0)
@@ -43,9 +42,10 @@ static int start_sample(struct forge_request *r)
     if (rc < 0)
         return rc;
     if (r->at > 0) {
-        r->len = kv_can_cut(kv, r->slot, kept) ? kept : 0;
-        kv_set_len(kv, r->slot, r->len);
+        r->len = kv_cut(r->e->l.kv, r->slot, kept);
         r->recompute = 0;
+        if (r->len == 0)
+            r->len = sched_find_prefix(r);
     }
     r->phase = PHASE_PREFILL;
     return 0;
@@ -58,7 +58,14 @@ static int start_first(struct forge_request *r)
     r->metrics.queued_s = r->t_start - r->t_submit;
     log_debug(LOG_SCHED, "sched: request of %zu prompt tokens starts after %.3f s", r->prompt.n, r->metrics.queued_s);
     int rc = sampler_new(&r->sampler, &r->sampling, r->e->l.config->n_vocab, &r->err);
-    return rc == 0 ? start_sample(r) : rc;
+    if (rc == 0)
+        rc = start_sample(r);
+    if (rc == 0) {
+        r->len = sched_find_prefix(r);
+        r->metrics.cached_tokens = (uint64_t)r->len;
+        r->e->stats.cached_tokens += (uint64_t)r->len;
+    }
+    return rc;
 }
 
 void running_start(struct forge_request *r)
@@ -70,8 +77,10 @@ void running_start(struct forge_request *r)
         sched_enter(r);
         if (!r->started)
             rc = start_first(r);
-        else
+        else {
+            r->len = sched_find_prefix(r);
             r->phase = r->samples[r->at].ids.n > 0 ? PHASE_DECODE : PHASE_PREFILL;
+        }
     }
     if (rc < 0)
         request_end(r, FORGE_FINISH_ERROR);

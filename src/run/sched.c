@@ -59,6 +59,32 @@ void sched_lose(struct forge_request *r)
     r->whole_prompt = r->at > 0 && !r->e->l.free_rows;
 }
 
+/* ---- prefixes ---- */
+
+static struct kv_ids ids_of(const struct forge_request *r)
+{
+    const struct ids *ids = &r->samples[r->at].ids;
+    return (struct kv_ids){r->prompt.v, ids->v, r->prompt.n, ids->n};
+}
+
+static bool keeps(const struct forge_engine *e)
+{
+    return e->keep && e->l.free_rows; /* else a text could depend on what ran before */
+}
+
+int64_t sched_find_prefix(struct forge_request *r)
+{
+    struct kv_ids ids = ids_of(r);
+    return keeps(r->e) ? kv_find(r->e->l.kv, r->slot, &ids, known(r) - 1) : 0; /* the last one's logits are wanted */
+}
+
+void sched_keep_prefix(struct forge_request *r, int64_t n)
+{
+    struct kv_ids ids = ids_of(r);
+    if (keeps(r->e))
+        kv_keep(r->e->l.kv, r->slot, &ids, n);
+}
+
 /* ---- admission ---- */
 
 static struct forge_request *choose_next(const struct forge_engine *e)

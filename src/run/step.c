@@ -89,6 +89,7 @@ static void commit(struct forge_request *r, double seconds)
     struct forge_metrics *m = &r->metrics;
     int64_t from = r->len > r->recompute ? r->len : r->recompute;
     r->len += r->n_rows;
+    sched_keep_prefix(r, r->len);
     kv_set_len(r->e->l.kv, r->slot, r->len);
     if (r->len <= from) {
         m->recompute_s += seconds;
@@ -122,8 +123,7 @@ static void prompt_again(struct forge_request *r)
     if (r->len <= kept)
         return;
     r->whole_prompt = false;
-    r->len = kv_can_cut(r->e->l.kv, r->slot, kept) ? kept : 0;
-    kv_set_len(r->e->l.kv, r->slot, r->len);
+    r->len = kv_cut(r->e->l.kv, r->slot, kept);
 }
 
 static void go_on(struct forge_request *r, bool plain)
@@ -216,10 +216,11 @@ static void count(struct forge_engine *e)
     struct forge_engine_stats *s = &e->stats;
     s->running = (int)e->n_running;
     s->queued = e->n_active - e->n_running;
-    s->pages = s->pages_held = s->positions = 0;
+    s->pages = s->pages_held = s->pages_kept = s->positions = 0;
     for (int g = 0; e->l.kv && g < e->l.config->n_groups; g++) {
         s->pages += (uint64_t)kv_n_pages(e->l.kv, g);
         s->pages_held += (uint64_t)(kv_n_pages(e->l.kv, g) - kv_pages_free(e->l.kv, g));
+        s->pages_kept += (uint64_t)kv_pages_kept(e->l.kv, g);
     }
     for (size_t i = 0; i < e->n_running; i++)
         s->positions += (uint64_t)e->running[i]->len;
