@@ -202,6 +202,7 @@ V_INLINE __m512i vi_dot(__m512i acc, __m512i u, __m512i x)
 #endif
 }
 
+#define FAR_W 8
 #define TILE_W 8
 #define TILE_X 3
 #include "backend/cpu/kern_tmpl.h"
