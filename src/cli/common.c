@@ -347,9 +347,10 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     if (!c->has_max_seqs)
         p.max_seqs = (int)max_seqs;
     int rc = forge_engine_open(out, &p, &err);
-    for (; rc == FORGE_ERR_LIMIT && !c->has_max_seqs && p.max_seqs > 1; rc = forge_engine_open(out, &p, &err)) {
-        p.max_seqs /= 2; /* refused before weights are read */
+    while ((rc == FORGE_ERR_LIMIT || rc == FORGE_ERR_NOMEM) && !c->has_max_seqs && p.max_seqs > 1) {
+        p.max_seqs /= 2; /* mostly refused before weights are read */
         err = (struct forge_error){0};
+        rc = forge_engine_open(out, &p, &err);
     }
     progress_end(&load);
     free(model);
