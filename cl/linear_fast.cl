@@ -46,13 +46,20 @@ static inline float2 block_scale(const __global float *from)
 #define PUT4(v, p) vstore_half4_rte(v, 0, p)
 #endif
 
+/* The first value of this work-item's block of x: false past the end */
+static inline int block_at(ulong *at, int k, int n_rows)
+{
+    const int b = (int)get_global_id(0), r = (int)get_global_id(1);
+    *at = (ulong)r * k + b * X_BLOCK;
+    return b * X_BLOCK < k && r < n_rows;
+}
+
 /* xq[r][i] = x[r][i] / xs[r][i / 32], xs the block's scale.  k is a multiple of 32.  global (k / 32, n_rows) */
 __kernel void round_x(OUT(xq), OUT(xs), IN(x), const int k, const int n_rows)
 {
-    const int b = (int)get_global_id(0), r = (int)get_global_id(1);
-    if (b * X_BLOCK >= k || r >= n_rows)
+    ulong at;
+    if (!block_at(&at, k, n_rows))
         return;
-    const ulong at = (ulong)r * k + b * X_BLOCK;
     const float2 s = block_scale(IN_PTR(float, x) + at);
     for (int i = 0; i < X_BLOCK; i += 4)
         PUT4(vload4(0, IN_PTR(float, x) + at + i) * s.x, OUT_PTR(XT, xq) + at + i);
@@ -62,10 +69,9 @@ __kernel void round_x(OUT(xq), OUT(xs), IN(x), const int k, const int n_rows)
 /* The same values for kernels that take f32: y[r][i] = xq[r][i] xs[r][i / 32].  global (k / 32, n_rows) */
 __kernel void rounded_x(OUT(y), IN(x), const int k, const int n_rows)
 {
-    const int b = (int)get_global_id(0), r = (int)get_global_id(1);
-    if (b * X_BLOCK >= k || r >= n_rows)
+    ulong at;
+    if (!block_at(&at, k, n_rows))
         return;
-    const ulong at = (ulong)r * k + b * X_BLOCK;
     const float2 s = block_scale(IN_PTR(float, x) + at);
     for (int i = 0; i < X_BLOCK; i += 4)
         vstore4(convert_float4(ROUND4(vload4(0, IN_PTR(float, x) + at + i) * s.x)) * s.y, 0, OUT_PTR(float, y) + at + i);

@@ -36,6 +36,16 @@ int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_repo
     return run(a, b, exact, false, report, user);
 }
 
+void op_tally_add(void *user, const char *op, const char *variant, double error, double bound, bool ok)
+{
+    struct op_tally *t = user;
+
+    if (!ok && !t->quiet && t->bad < 20)
+        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
+    t->ok += ok;
+    t->bad += !ok;
+}
+
 int op_cases_run_fast(struct backend *a, struct backend *b, op_cases_report *report, void *user)
 {
     return run(a, b, false, true, report, user);

@@ -17,6 +17,13 @@ int op_cases_run(struct backend *a, struct backend *b, bool exact, op_cases_repo
 /* The same with the bounds of --math fast. */
 int op_cases_run_fast(struct backend *a, struct backend *b, op_cases_report *report, void *user);
 
+/* A report that counts, for user = a struct op_tally; the first failures are printed unless quiet. */
+struct op_tally {
+    int ok, bad;
+    bool quiet;
+};
+op_cases_report op_tally_add;
+
 /* Random blocks of a type: 1 row of n values, finite. */
 void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed);
 /* n values in -range .. range. */

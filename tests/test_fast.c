@@ -39,28 +39,14 @@ static struct backend *open_isa(const char *isa)
     return NULL;
 }
 
-struct tally {
-    int ok, bad;
-    bool quiet;
-};
-
-static void tally(void *user, const char *op, const char *variant, double error, double bound, bool ok)
-{
-    struct tally *t = user;
-    if (!ok && !t->quiet)
-        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
-    t->ok += ok;
-    t->bad += !ok;
-}
-
 /* Within its bounds; and rounded, or the bounds of exact would hold. */
 START_TEST(against_ref)
 {
     struct backend *ref = open_math("ref", NULL, 1, MATH_EXACT), *cpu = open_math("cpu", NULL, 2, MATH_FAST);
-    struct tally t = {0}, strict = {.quiet = true};
-    op_cases_run_fast(ref, cpu, tally, &t);
+    struct op_tally t = {0}, strict = {.quiet = true};
+    op_cases_run_fast(ref, cpu, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
-    op_cases_run(ref, cpu, false, tally, &strict);
+    op_cases_run(ref, cpu, false, op_tally_add, &strict);
     ck_assert_int_gt(strict.bad, N_ROUNDED * 10);
     registry_close(ref);
     registry_close(cpu);
@@ -70,10 +56,10 @@ END_TEST
 START_TEST(isa_equals_c)
 {
     struct backend *c = open_math("cpu", "c", 1, MATH_FAST), *be = open_isa(isas[_i]);
-    struct tally t = {0};
+    struct op_tally t = {0};
 
     if (be != NULL) {
-        op_cases_run(c, be, true, tally, &t);
+        op_cases_run(c, be, true, op_tally_add, &t);
         ck_assert_int_eq(t.bad, 0);
         registry_close(be);
     }
@@ -84,9 +70,9 @@ END_TEST
 START_TEST(threads_equal)
 {
     struct backend *one = open_math("cpu", NULL, 1, MATH_FAST), *more = open_math("cpu", NULL, 3, MATH_FAST);
-    struct tally t = {0};
+    struct op_tally t = {0};
 
-    op_cases_run(one, more, true, tally, &t);
+    op_cases_run(one, more, true, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
     registry_close(one);
     registry_close(more);

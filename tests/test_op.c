@@ -26,26 +26,12 @@ static struct backend *open_one(const char *selector, const char *isa, int n_thr
     return be[0];
 }
 
-struct tally {
-    int ok, bad;
-    bool quiet;
-};
-
-static void tally(void *user, const char *op, const char *variant, double error, double bound, bool ok)
-{
-    struct tally *t = user;
-    if (!ok && !t->quiet)
-        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
-    t->ok += ok;
-    t->bad += !ok;
-}
-
 /* ---- the list ---- */
 START_TEST(cpu_against_ref)
 {
     struct backend *ref = open_one("ref", NULL, 1), *cpu = open_one("cpu", NULL, 2);
-    struct tally t = {0};
-    int n = op_cases_run(ref, cpu, false, tally, &t);
+    struct op_tally t = {0};
+    int n = op_cases_run(ref, cpu, false, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
     ck_assert_int_eq(t.ok, n);
     ck_assert_int_gt(n, 700);
@@ -60,13 +46,13 @@ START_TEST(isa_equals_c)
 {
     struct backend_params params = {.n_threads = 1, .cpu_isa = isas[_i]};
     struct backend *c = open_one("cpu", "c", 1), *be[REGISTRY_MAX_INSTANCES];
-    struct tally t = {0};
+    struct op_tally t = {0};
     int n;
 
     if (registry_open("cpu", &params, be, &n, NULL, 0, NULL) != 0) {
         test_skip("an instruction set is not on this machine");
     } else {
-        op_cases_run(c, be[0], true, tally, &t);
+        op_cases_run(c, be[0], true, op_tally_add, &t);
         ck_assert_int_eq(t.bad, 0);
         registry_close(be[0]);
     }
@@ -77,8 +63,8 @@ END_TEST
 START_TEST(threads_equal)
 {
     struct backend *one = open_one("cpu", NULL, 1), *more = open_one("cpu", NULL, _i);
-    struct tally t = {0};
-    op_cases_run(one, more, true, tally, &t);
+    struct op_tally t = {0};
+    op_cases_run(one, more, true, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
     registry_close(one);
     registry_close(more);
@@ -105,11 +91,11 @@ START_TEST(list_catches)
     struct backend *ref = open_one("ref", NULL, 1), *cpu = open_one("cpu", NULL, 1);
     struct backend_ops bent = *cpu->ops;
     const struct backend_ops *good = cpu->ops;
-    struct tally t = {.quiet = true};
+    struct op_tally t = {.quiet = true};
     bent.add = noop_add;
     bent.softcap = bent_softcap;
     cpu->ops = &bent;
-    op_cases_run(ref, cpu, false, tally, &t);
+    op_cases_run(ref, cpu, false, op_tally_add, &t);
     cpu->ops = good;
     ck_assert_int_eq(t.bad, 20 + 20 + 3 * 13); /* add, softcap, linear_add of every type */
     registry_close(ref);

@@ -36,19 +36,6 @@ static struct backend *open_one(const char *selector, const struct backend_param
 /* Where Debian and others say that PoCL is there. */
 #define POCL_ICD "/etc/OpenCL/vendors/pocl.icd"
 
-struct tally {
-    int ok, bad;
-};
-
-static void tally(void *user, const char *op, const char *variant, double error, double bound, bool ok)
-{
-    struct tally *t = user;
-    if (!ok && t->bad < 20)
-        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
-    t->ok += ok;
-    t->bad += !ok;
-}
-
 /* NULL after a skip. */
 static struct backend *open_opencl(const struct backend_params *params)
 {
@@ -63,13 +50,13 @@ static void whole_list(const char *oracle, bool exact)
 {
     struct backend_params params = {.n_threads = 1};
     struct backend *cl = open_opencl(&params), *a;
-    struct tally t = {0};
+    struct op_tally t = {0};
 
     if (cl == NULL)
         return;
     a = open_one(oracle, &params, NULL);
     ck_assert_ptr_nonnull(a);
-    int n = op_cases_run(a, cl, exact, tally, &t);
+    int n = op_cases_run(a, cl, exact, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
     ck_assert_int_eq(t.ok, n);
     registry_close(a);

@@ -30,19 +30,6 @@ static struct backend *open_one(const char *selector, const struct backend_param
     return registry_open(selector, &unguarded, be, &n, NULL, 0, err) == 0 ? be[0] : NULL;
 }
 
-struct tally {
-    int ok, bad;
-};
-
-static void tally(void *user, const char *op, const char *variant, double error, double bound, bool ok)
-{
-    struct tally *t = user;
-    if (!ok && t->bad < 20)
-        fprintf(stderr, "%s %s: error %g, bound %g\n", op, variant, error, bound);
-    t->ok += ok;
-    t->bad += !ok;
-}
-
 /* What the family is asked for, below which limit of groups (PoCL's environment), against which backend. */
 static const struct {
     const char *oracle, *group;
@@ -66,7 +53,7 @@ START_TEST(whole_list)
         .n_threads = 1, .kernels = "gpu", .deterministic = runs[_i].deterministic};
     struct backend *cl, *a;
     struct err err = {0};
-    struct tally t = {0};
+    struct op_tally t = {0};
 
     if (runs[_i].group != NULL && !forks()) {
         test_skip("the runtime's environment can be changed in a child only");
@@ -81,7 +68,7 @@ START_TEST(whole_list)
     }
     a = open_one(runs[_i].oracle, &params, NULL);
     ck_assert_ptr_nonnull(a);
-    int n = op_cases_run(a, cl, strcmp(runs[_i].oracle, "cpu") == 0, tally, &t);
+    int n = op_cases_run(a, cl, strcmp(runs[_i].oracle, "cpu") == 0, op_tally_add, &t);
     ck_assert_int_eq(t.bad, 0);
     ck_assert_int_eq(t.ok, n);
     registry_close(a);
@@ -92,13 +79,13 @@ END_TEST
 /* Slow devices (simulators, interpreters) get the list of a first use and a few types, FORGE_TEST_SHORT=1. */
 static void tally_case(void *user, const struct selftest_case *c)
 {
-    tally(user, op_name(c->op), c->why != NULL ? c->why : c->variant, c->error, c->bound, c->ok);
+    op_tally_add(user, op_name(c->op), c->why != NULL ? c->why : c->variant, c->error, c->bound, c->ok);
 }
 
 static void run_short(struct backend *cl)
 {
     struct backend_params params = {.n_threads = 1, .no_selftest = true};
-    struct tally t = {0};
+    struct op_tally t = {0};
     struct selftest_args args = {
         .scope = SELFTEST_SHORT,
         .exact = true,

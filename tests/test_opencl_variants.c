@@ -154,25 +154,26 @@ static void product(struct clb *c, enum dtype type, const float *x, int first, i
     free(blocks);
 }
 
-START_TEST(rows_are_free)
+/* What must hold between a row's outputs alone and among others. */
+typedef void row_check(const struct clb *c, int i, enum dtype d, int r, const float *alone, const float *among);
+
+/* Every step-th of n rows, each type of row i's variant. */
+static void compare_rows(int i, int n, int step, row_check *check)
 {
-    struct clb *c = rows[_i].math == MATH_FAST ? open_for(_i, false) : NULL;
-    float *x = mem_array(N * K, sizeof *x), *all = mem_array(N * O, sizeof *all), *one = mem_array(O, sizeof *one);
+    struct clb *c = rows[i].math == MATH_FAST ? open_for(i, false) : NULL;
+    size_t size = (size_t)n;
+    float *x = mem_array(size * K, sizeof *x), *all = mem_array(size * O, sizeof *all), *one = mem_array(O, sizeof *one);
 
     ck_assert(x != NULL && all != NULL && one != NULL);
-    selftest_random(x, N * K, 3, 5);
+    selftest_random(x, size * K, 3, 5);
     for (int d = 0; c != NULL && d < CL_N_WEIGHTS; d++) {
-        if ((rows[_i].types >> d & 1) == 0)
+        if ((rows[i].types >> d & 1) == 0)
             continue;
-        product(c, (enum dtype)d, x, 0, N, all);
-        for (int r = 0; r < N; r++) {
+        product(c, (enum dtype)d, x, 0, n, all);
+        for (int r = 0; r < n; r += step) {
             product(c, (enum dtype)d, x, r, 1, one);
-            test_that(memcmp(one, all + r * O, sizeof(float) * O) == 0, "%s: row %d has other bits alone",
-                      dtype_info((enum dtype)d)->name, r);
+            check(c, i, (enum dtype)d, r, one, all + r * O);
         }
-        const char *ran = op_stats(&c->base, OP_LINEAR)->device;
-        test_that(ran != NULL && strcmp(ran, c->variant_name[rows[_i].v]) == 0, "%s: it ran on %s",
-                  dtype_info((enum dtype)d)->name, ran);
     }
     if (c != NULL)
         registry_close(&c->base);
@@ -180,38 +181,38 @@ START_TEST(rows_are_free)
     free(all);
     free(one);
 }
+
+static void same_bits(const struct clb *c, int i, enum dtype d, int r, const float *alone, const float *among)
+{
+    const char *ran = op_stats(&c->base, OP_LINEAR)->device;
+
+    test_that(memcmp(alone, among, sizeof(float) * O) == 0, "%s: row %d has other bits alone", dtype_info(d)->name, r);
+    test_that(ran != NULL && strcmp(ran, c->variant_name[rows[i].v]) == 0, "%s: it ran on %s", dtype_info(d)->name, ran);
+}
+
+START_TEST(rows_are_free)
+{
+    compare_rows(_i, N, 1, same_bits);
+}
 END_TEST
+
+static void same_but_order(const struct clb *c, int i, enum dtype d, int r, const float *alone, const float *among)
+{
+    double diff = 0, norm = 0, bound = rows[i].v == CLV_HALF ? 1e-7 : 1e-11;
+
+    (void)c;
+    for (int o = 0; o < O; o++) {
+        diff += pow((double)alone[o] - (double)among[o], 2);
+        norm += pow((double)alone[o], 2);
+    }
+    test_that(diff <= bound * norm, "%s: row %d alone differs by %.2g", dtype_info(d)->name, r, diff / norm);
+}
 
 /* Of many rows the same rounded values are multiplied by another kernel: only the order of a sum differs, which is far
  * from what rounding x does. */
 START_TEST(many_rows_are_rounded_too)
 {
-    enum { MANY = 70 };
-    struct clb *c = rows[_i].math == MATH_FAST ? open_for(_i, false) : NULL;
-    float *x = mem_array(MANY * K, sizeof *x), *all = mem_array(MANY * O, sizeof *all), *one = mem_array(O, sizeof *one);
-
-    ck_assert(x != NULL && all != NULL && one != NULL);
-    selftest_random(x, MANY * K, 3, 5);
-    for (int d = 0; c != NULL && d < CL_N_WEIGHTS; d++) {
-        if ((rows[_i].types >> d & 1) == 0)
-            continue;
-        product(c, (enum dtype)d, x, 0, MANY, all);
-        for (int r = 0; r < MANY; r += 23) {
-            double diff = 0, norm = 0, bound = rows[_i].v == CLV_HALF ? 1e-7 : 1e-11;
-            product(c, (enum dtype)d, x, r, 1, one);
-            for (int o = 0; o < O; o++) {
-                diff += pow((double)one[o] - (double)all[r * O + o], 2);
-                norm += pow((double)one[o], 2);
-            }
-            test_that(diff <= bound * norm, "%s: row %d alone differs by %.2g", dtype_info((enum dtype)d)->name, r,
-                      diff / norm);
-        }
-    }
-    if (c != NULL)
-        registry_close(&c->base);
-    free(x);
-    free(all);
-    free(one);
+    compare_rows(_i, 70, 23, same_but_order);
 }
 END_TEST
 

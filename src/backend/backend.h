@@ -100,14 +100,14 @@ struct backend_ops {
     void (*argmax)(struct backend *, const struct tensor *out, const struct tensor *x);
     void (*topk)(struct backend *, const struct tensor *ids, const struct tensor *vals, const struct tensor *x);
 
-    /* optional: NULL = composed in op.c */
-    void (*linear_qkv)(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+    /* optional: composed in op.c where NULL, or where one declines (false) before it has enqueued anything */
+    bool (*linear_qkv)(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
                        const struct tensor *const bias[3]);
-    void (*gate_up)(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+    bool (*gate_up)(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                     const struct tensor *wg, const struct tensor *wu, enum op_act act);
-    void (*linear_add)(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+    bool (*linear_add)(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
                        const struct tensor *w, const struct tensor *bias);
-    void (*norm_rope)(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+    bool (*norm_rope)(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
                       const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args);
 };
 

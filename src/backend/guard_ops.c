@@ -438,8 +438,8 @@ int guard_stand_in(struct guard *g, struct err *err)
     STAND(OP_ARGMAX, argmax);
     STAND(OP_TOPK, topk);
 #undef STAND
-    /* Fused forms are composed of the above; a backend composes them of its own operations where it cannot fuse, so
-     * they go with those too. */
+    /* Fused forms are composed of the above.  One that passed its own cases may run the kernels of its parts, so it goes
+     * with them too. */
     const uint32_t *b = g->broken;
     if ((b[OP_LINEAR_QKV] | b[OP_LINEAR]) != 0)
         g->ops.linear_qkv = NULL;

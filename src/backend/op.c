@@ -410,59 +410,52 @@ void op_topk(struct backend *be, const struct tensor *ids, const struct tensor *
 }
 
 /* ---- fused forms ---- */
+/* Runs CALL where the backend has the form and does not decline it; else what follows composes it. */
+#define FUSED(be, id, entry, out, in, CALL, rows, bytes, flops)                                             \
+    if ((be)->ops->entry != NULL && enter(be, id, out, in)) {                                               \
+        if ((be)->ops->entry CALL) {                                                                        \
+            leave(be, id, rows, bytes, flops);                                                              \
+            return;                                                                                         \
+        }                                                                                                   \
+        (be)->doing = NULL;                                                                                 \
+    }
+
 void op_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x,
                    const struct tensor w[3], const struct tensor *const bias[3])
 {
-    if (be->ops->linear_qkv == NULL) {
-        for (int i = 0; i < 3; i++)
-            op_linear(be, &out[i], x, &w[i], bias[i]);
-        return;
-    }
     uint64_t bytes = size_of(x), flops = 0;
     for (int i = 0; i < 3; i++) {
         check_linear(be, &out[i], x, &w[i], bias[i]);
         bytes += linear_bytes(&out[i], &w[i], bias[i]);
         flops += linear_flops(x, &w[i]);
     }
-    if (!enter(be, OP_LINEAR_QKV, &out[0], x))
-        return;
-    be->ops->linear_qkv(be, out, x, w, bias);
-    leave(be, OP_LINEAR_QKV, x->rows, bytes, flops);
+    FUSED(be, OP_LINEAR_QKV, linear_qkv, &out[0], x, (be, out, x, w, bias), x->rows, bytes, flops)
+    for (int i = 0; i < 3; i++)
+        op_linear(be, &out[i], x, &w[i], bias[i]);
 }
 
 void op_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
                 const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
-    if (be->ops->gate_up == NULL) {
-        op_linear(be, out, x, wg, NULL);
-        op_linear(be, tmp, x, wu, NULL);
-        op_act_mul(be, out, out, tmp, act);
-        return;
-    }
     check_linear(be, out, x, wg, NULL);
     check_linear(be, tmp, x, wu, NULL);
-    if (!enter(be, OP_GATE_UP, out, x))
-        return;
-    be->ops->gate_up(be, out, tmp, x, wg, wu, act);
-    leave(be, OP_GATE_UP, x->rows, size_of(x) + linear_bytes(out, wg, NULL) + linear_bytes(tmp, wu, NULL),
-          linear_flops(x, wg) + linear_flops(x, wu) + 8 * count(out));
+    FUSED(be, OP_GATE_UP, gate_up, out, x, (be, out, tmp, x, wg, wu, act), x->rows,
+          size_of(x) + linear_bytes(out, wg, NULL) + linear_bytes(tmp, wu, NULL),
+          linear_flops(x, wg) + linear_flops(x, wu) + 8 * count(out))
+    op_linear(be, out, x, wg, NULL);
+    op_linear(be, tmp, x, wu, NULL);
+    op_act_mul(be, out, out, tmp, act);
 }
 
 void op_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp,
                    const struct tensor *h, const struct tensor *w, const struct tensor *bias)
 {
-    if (be->ops->linear_add == NULL) {
-        op_linear(be, tmp, h, w, bias);
-        op_add(be, x, x, tmp);
-        return;
-    }
     check_linear(be, x, h, w, bias);
     check_linear(be, tmp, h, w, bias);
-    if (!enter(be, OP_LINEAR_ADD, x, h))
-        return;
-    be->ops->linear_add(be, x, tmp, h, w, bias);
-    leave(be, OP_LINEAR_ADD, h->rows, size_of(h) + size_of(x) + linear_bytes(x, w, bias),
-          linear_flops(h, w) + count(x));
+    FUSED(be, OP_LINEAR_ADD, linear_add, x, h, (be, x, tmp, h, w, bias), h->rows,
+          size_of(h) + size_of(x) + linear_bytes(x, w, bias), linear_flops(h, w) + count(x))
+    op_linear(be, tmp, h, w, bias);
+    op_add(be, x, x, tmp);
 }
 
 /* The heads of x, seen as rows of their own, then rotated. */
@@ -480,11 +473,8 @@ static void compose_norm_rope(struct backend *be, const struct tensor *x, const 
 void op_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
                   const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args)
 {
-    if (be->ops->norm_rope == NULL) {
-        compose_norm_rope(be, q, wq, cs, args->n_heads, args);
-        compose_norm_rope(be, k, wk, cs, args->n_kv_heads, args);
-        return;
-    }
+    uint64_t heads = (uint64_t)q->rows * (uint64_t)(args->n_heads + args->n_kv_heads);
+
     assert(args->n_heads > 0 && args->n_kv_heads > 0 && args->head_dim > 0);
     assert(args->n_rot >= 0 && args->n_rot % 2 == 0 && args->n_rot <= args->head_dim);
     assert(is(be, q, DTYPE_F32, q->rows, (int64_t)args->n_heads * args->head_dim));
@@ -492,10 +482,10 @@ void op_norm_rope(struct backend *be, const struct tensor *q, const struct tenso
     assert(wq == NULL || is(be, wq, DTYPE_F32, 1, args->head_dim));
     assert(wk == NULL || is(be, wk, DTYPE_F32, 1, args->head_dim));
     assert(args->n_rot == 0 || is(be, cs, DTYPE_F32, q->rows, args->n_rot));
-    if (!enter(be, OP_NORM_ROPE, q, k))
-        return;
-    be->ops->norm_rope(be, q, k, wq, wk, cs, args);
-    uint64_t heads = (uint64_t)q->rows * (uint64_t)(args->n_heads + args->n_kv_heads);
-    leave(be, OP_NORM_ROPE, q->rows, 2 * (size_of(q) + size_of(k)) + (args->n_rot > 0 ? size_of(cs) : 0),
-          heads * (4 * (uint64_t)args->head_dim + 3 * (uint64_t)args->n_rot));
+    FUSED(be, OP_NORM_ROPE, norm_rope, q, k, (be, q, k, wq, wk, cs, args), q->rows,
+          2 * (size_of(q) + size_of(k)) + (args->n_rot > 0 ? size_of(cs) : 0),
+          heads * (4 * (uint64_t)args->head_dim + 3 * (uint64_t)args->n_rot))
+    compose_norm_rope(be, q, wq, cs, args->n_heads, args);
+    compose_norm_rope(be, k, wk, cs, args->n_kv_heads, args);
 }
+#undef FUSED

@@ -58,9 +58,9 @@ void cpu_route(struct backend *, const struct tensor *ids, const struct tensor *
 /* linear.c */
 void cpu_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                 const struct tensor *bias);
-void cpu_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x,
+bool cpu_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x,
                     const struct tensor w[3], const struct tensor *const bias[3]);
-void cpu_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+bool cpu_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                  const struct tensor *wg, const struct tensor *wu, enum op_act act);
 void cpu_linear_experts(struct backend *, const struct tensor *out, const struct tensor *x,
                         const struct tensor *experts, int n_experts, const struct tensor *ids,

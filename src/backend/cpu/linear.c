@@ -136,7 +136,7 @@ void cpu_linear(struct backend *be, const struct tensor *out, const struct tenso
     run_parts((struct cpu *)be, &p, 1);
 }
 
-void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x,
+bool cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x,
                     const struct tensor w[3], const struct tensor *const bias[3])
 {
     struct kern_linear p[3];
@@ -145,6 +145,7 @@ void cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct
         p[i] = part(&out[i], x, &w[i], bias[i]);
     round_x((struct cpu *)be, x, p, 3);
     run_parts((struct cpu *)be, p, 3);
+    return true;
 }
 
 /* ---- gate and up ---- */
@@ -161,7 +162,7 @@ static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
     }
 }
 
-void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
+bool cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
                  const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     struct cpu *cpu = (struct cpu *)be;
@@ -170,6 +171,7 @@ void cpu_gate_up(struct backend *be, const struct tensor *out, const struct tens
 
     round_x(cpu, x, p, 2);
     cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols * x->rows), gate_up_range, &job);
+    return true;
 }
 
 /* ---- experts ---- */

@@ -317,13 +317,13 @@ void cl_linear_own(struct clb *c, const struct tensor *out, const struct tensor 
 /* The kernels' arguments for it. */
 void cl_arg_end(struct cl_launch *l, const struct cl_end *end, const struct tensor *any);
 /* fused.c */
-void cl_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+bool cl_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
                    const struct tensor *const bias[3]);
-void cl_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+bool cl_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                 const struct tensor *wg, const struct tensor *wu, enum op_act act);
-void cl_linear_add(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+bool cl_linear_add(struct backend *, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
                    const struct tensor *w, const struct tensor *bias);
-void cl_norm_rope(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+bool cl_norm_rope(struct backend *, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
                   const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args);
 /* attention.c */
 void cl_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,

@@ -1,8 +1,8 @@
 /* Launches of the fused forms: what decoding would otherwise do in several
  * launches, each too short for what starting it costs.
  *
- * Where one launch cannot do it (several rows, types that differ, a matrix in several memories, CLBlast) the
- * operations follow each other, with the same bits. */
+ * Where one launch cannot do it (several rows, types that differ, a matrix in several memories, CLBlast) they
+ * decline, and op.c composes the form, with the same bits. */
 #include "backend/opencl/gemm.h"
 
 enum { STAGE = 1024 /* as in norm_gpu.cl */ };
@@ -43,18 +43,15 @@ static size_t items(const struct together *t, const struct tensor *w)
     return cl_ceil_div(w->rows, (int64_t)t->cols) * (t->gpu ? t->group : 1);
 }
 
-void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
+bool cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct tensor *x, const struct tensor w[3],
                    const struct tensor *const bias[3])
 {
     struct clb *c = (struct clb *)be;
     struct together t;
     int biases = 0;
 
-    if (!together(c, &t, x, (const struct tensor *const[]){&w[0], &w[1], &w[2]}, 3, CLK_LINEAR_QKV, "qkv_row")) {
-        for (int i = 0; i < 3; i++)
-            cl_linear(be, &out[i], x, &w[i], bias[i]);
-        return;
-    }
+    if (!together(c, &t, x, (const struct tensor *const[]){&w[0], &w[1], &w[2]}, 3, CLK_LINEAR_QKV, "qkv_row"))
+        return false;
     struct cl_launch l = cl_begin(c, t.kernel, "linear_qkv");
     for (int i = 0; i < 3; i++)
         cl_arg_tensor(&l, &out[i]);
@@ -70,20 +67,18 @@ void cl_linear_qkv(struct backend *be, const struct tensor out[3], const struct 
     for (int i = 0; i < 3; i++)
         cl_arg_int(&l, w[i].rows);
     cl_run(&l, 1, (size_t[]){items(&t, &w[0]) + items(&t, &w[1]) + items(&t, &w[2])}, (size_t[]){t.group});
+    return true;
 }
 
-void cl_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
+bool cl_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,
                 const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     struct clb *c = (struct clb *)be;
     struct together t;
 
-    if (!together(c, &t, x, (const struct tensor *const[]){wg, wu}, 2, CLK_GATE_UP, "gate_up_row")) {
-        cl_linear(be, out, x, wg, NULL);
-        cl_linear(be, tmp, x, wu, NULL);
-        cl_act_mul(be, out, out, tmp, act);
-        return;
-    }
+    (void)tmp;
+    if (!together(c, &t, x, (const struct tensor *const[]){wg, wu}, 2, CLK_GATE_UP, "gate_up_row"))
+        return false;
     struct cl_launch l = cl_begin(c, t.kernel, "gate_up");
     cl_arg_tensor(&l, out);
     cl_arg_tensor(&l, x);
@@ -93,44 +88,30 @@ void cl_gate_up(struct backend *be, const struct tensor *out, const struct tenso
     cl_arg_int(&l, x->cols);
     cl_arg_int(&l, wg->rows);
     cl_run(&l, 1, (size_t[]){items(&t, wg)}, (size_t[]){t.group});
+    return true;
 }
 
-void cl_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
+bool cl_linear_add(struct backend *be, const struct tensor *x, const struct tensor *tmp, const struct tensor *h,
                    const struct tensor *w, const struct tensor *bias)
 {
     struct clb *c = (struct clb *)be;
 
-    bool by_clblast = cl_gemm_linear(c, tmp, h, w, bias);
-
-    if (!by_clblast)
-        cl_linear_own(c, x, h, w, &(struct cl_end){.bias = bias, .add = true});
-    if (by_clblast || (be->warming && c->gemm != NULL)) /* warming tells nothing of who will multiply */
-        cl_add(be, x, x, tmp);
+    (void)tmp;
+    if (c->gemm != NULL && h->rows >= GEMM_ROWS) /* CLBlast may multiply, which adds nothing */
+        return false;
+    cl_linear_own(c, x, h, w, &(struct cl_end){.bias = bias, .add = true});
+    return true;
 }
 
-static void norm_then_rope(struct backend *be, const struct tensor *x, const struct tensor *w,
-                           const struct tensor *cs, int n_heads, const struct norm_rope_args *args)
-{
-    struct tensor heads = tensor_reshape(x, x->rows * n_heads, args->head_dim);
-
-    if (w != NULL)
-        cl_rmsnorm(be, &heads, &heads, w, args->eps, args->add_one);
-    if (args->n_rot > 0)
-        cl_rope(be, x, cs, n_heads, args->n_rot, args->pairs);
-}
-
-void cl_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
+bool cl_norm_rope(struct backend *be, const struct tensor *q, const struct tensor *k, const struct tensor *wq,
                   const struct tensor *wk, const struct tensor *cs, const struct norm_rope_args *args)
 {
     struct clb *c = (struct clb *)be;
     bool halves = args->pairs == OP_PAIRS_HALVES, gpu = cl_gpu_op(c, OP_NORM_ROPE, DTYPE_F32);
     size_t heads = (size_t)args->n_heads + (size_t)args->n_kv_heads;
 
-    if (gpu && args->head_dim > STAGE) {
-        norm_then_rope(be, q, wq, cs, args->n_heads, args);
-        norm_then_rope(be, k, wk, cs, args->n_kv_heads, args);
-        return;
-    }
+    if (gpu && args->head_dim > STAGE)
+        return false;
     struct cl_launch l = cl_begin(c, cl_kern(c, CLK_NORM_ROPE, 0), "norm_rope");
 
     cl_arg_tensor(&l, q);
@@ -153,4 +134,5 @@ void cl_norm_rope(struct backend *be, const struct tensor *q, const struct tenso
         cl_run(&l, 2, (size_t[]){64 * heads, (size_t)q->rows}, (size_t[]){64, 1});
     else
         cl_run(&l, 2, (size_t[]){heads, (size_t)q->rows}, (size_t[]){1, 1});
+    return true;
 }
