@@ -374,6 +374,39 @@ START_TEST(a_long_prompt_stops_nobody)
 }
 END_TEST
 
+/* Where a step has fewer rows than there are requests, each gets its turn. */
+START_TEST(short_steps_take_turns)
+{
+    static const struct { int n, chunk; } mixes[] = {{5, 2}, {9, 2}, {13, 3}, {13, 4}, {4, 3}};
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
+    struct forge_request *r[13];
+    struct forge_request_params p = request_params("a b", 60);
+    p.ignore_eos = 1;
+    for (size_t m = 0; m < sizeof mixes / sizeof *mixes; m++) {
+        int n = mixes[m].n;
+        ep.max_seqs = n;
+        struct forge_engine *e = engine_with(&ep);
+        for (int i = 0; i < n; i++)
+            r[i] = submit(e, &p);
+        while (n_new(r[n - 1]) < 2)
+            forge_step(e, NULL);
+        size_t before[13], turns = 8;
+        for (int i = 0; i < n; i++)
+            before[i] = n_new(r[i]);
+        e->shrunk = true; /* as after a device's failure */
+        e->l.chunk = mixes[m].chunk;
+        for (size_t step = 0; step < turns * (size_t)n / (size_t)mixes[m].chunk; step++)
+            forge_step(e, NULL);
+        for (int i = 0; i < n; i++)
+            test_that(n_new(r[i]) - before[i] + 1 >= turns && n_new(r[i]) - before[i] <= turns + 1,
+                      "%d by %d: request %d has %zu new ids of %zu", n, mixes[m].chunk, i, n_new(r[i]) - before[i], turns);
+        for (int i = 0; i < n; i++)
+            forge_request_free(r[i]);
+        forge_engine_close(e);
+    }
+}
+END_TEST
+
 /* One that fails by itself takes nobody with it. */
 START_TEST(an_error_is_its_own)
 {
@@ -587,6 +620,7 @@ int main(void)
     tcase_add_loop_test(t, together_as_alone, 0, N_PLACES);
     tcase_add_loop_test(t, random_mixes, 0, (int)(sizeof mixed / sizeof *mixed));
     tcase_add_test(t, a_long_prompt_stops_nobody);
+    tcase_add_test(t, short_steps_take_turns);
     tcase_add_test(t, an_error_is_its_own);
     tcase_add_test(t, callbacks_in_a_step_of_many);
     tcase_add_loop_test(t, prefixes_are_reused, 0, (int)(sizeof kept / sizeof *kept));

@@ -144,15 +144,15 @@ static void preempt(struct forge_request *r)
 static void share_rows(struct forge_engine *e)
 {
     int n = (int)e->n_running, chunk = e->l.chunk, left = e->shrunk || chunk > n ? chunk : n;
-    size_t turn = e->turn < e->n_running ? e->turn : 0;
-    e->turn = 0;
+    size_t turn = e->turn < e->n_running ? e->turn : 0, next = e->n_running;
     for (size_t i = 0; i < e->n_running; i++) {
         struct forge_request *r = e->running[(turn + i) % e->n_running];
         r->n_rows = sched_due(r) == 1 && left > 0;
-        if (left == 0 && e->turn == 0)
-            e->turn = (turn + i) % e->n_running;
+        if (left == 0 && next == e->n_running) /* the first that has to wait */
+            next = (turn + i) % e->n_running;
         left -= r->n_rows;
     }
+    e->turn = next < e->n_running ? next : 0;
     int piece = batch_piece(&e->l, e->piece);
     left = left < piece ? left : piece;
     for (size_t i = 0; i < e->n_running && left > 0; i++) {
