@@ -266,6 +266,8 @@ START_TEST(parameters_refused)
         {.dtype = DTYPE_F16, .page_size = 4, .n_ctx = 50, .max_seqs = 0},
         {.dtype = DTYPE_F16, .page_size = 4, .n_ctx = 50, .max_seqs = 1, .chunk = -1},
         {.dtype = DTYPE_F16, .page_size = 1, .n_ctx = INT32_MAX, .max_seqs = INT32_MAX},
+        /* few pages, as the budget is one sequence's, of more places than can be numbered */
+        {.dtype = DTYPE_F16, .page_size = 1, .n_ctx = 1 << 16, .max_seqs = 1 << 15, .chunk = 6, .mem = 1 << 26},
     };
     struct fixture f;
     setup(&f);

@@ -38,6 +38,16 @@ bool mem_mul_i64(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
+uint64_t mem_mul_sat(uint64_t a, uint64_t b)
+{
+    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
+}
+
+uint64_t mem_add_sat(uint64_t a, uint64_t b)
+{
+    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
 void *mem_array(size_t n, size_t elem_size)
 {
     size_t size;

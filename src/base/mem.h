@@ -12,6 +12,9 @@
 bool mem_mul(size_t a, size_t b, size_t *out);
 bool mem_add(size_t a, size_t b, size_t *out);
 bool mem_mul_i64(int64_t a, int64_t b, int64_t *out);
+/* The same for what is only compared: UINT64_MAX when it does not fit. */
+uint64_t mem_mul_sat(uint64_t a, uint64_t b);
+uint64_t mem_add_sat(uint64_t a, uint64_t b);
 
 /* Zeroed array of n elements; NULL when the product wraps or memory is refused.
  * n = 0 gives a valid pointer.  Freed with free(). */

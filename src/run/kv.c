@@ -56,16 +56,6 @@ static int64_t pages_per_seq(const struct kv_params *p, int window, int64_t page
     return need < all ? need : all;
 }
 
-static uint64_t mul_sat(uint64_t a, uint64_t b)
-{
-    return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
-}
-
-static uint64_t add_sat(uint64_t a, uint64_t b)
-{
-    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
-}
-
 /* With a budget between one sequence's need and all of them, each group's extra pages shrink by one share. */
 static void plan_share(struct plan *plan, int n_groups, uint64_t mem)
 {
@@ -90,10 +80,10 @@ static void make_plan(struct plan *plan, const struct model_config *c, const str
             row = 0;
         gp->per_seq = pages_per_seq(p, kg->window, plan->page);
         gp->n_pages = gp->per_seq * p->max_seqs; /* both below 2^31 */
-        gp->page_bytes = mul_sat(mul_sat((uint64_t)plan->page, row),
-                                 mul_sat(2 * (uint64_t)kg->n_kv_heads, (uint64_t)kg->n_layers));
-        plan->one = add_sat(plan->one, mul_sat(gp->page_bytes, (uint64_t)gp->per_seq));
-        plan->full = add_sat(plan->full, mul_sat(gp->page_bytes, (uint64_t)gp->n_pages));
+        gp->page_bytes = mem_mul_sat(mem_mul_sat((uint64_t)plan->page, row),
+                                 mem_mul_sat(2 * (uint64_t)kg->n_kv_heads, (uint64_t)kg->n_layers));
+        plan->one = mem_add_sat(plan->one, mem_mul_sat(gp->page_bytes, (uint64_t)gp->per_seq));
+        plan->full = mem_add_sat(plan->full, mem_mul_sat(gp->page_bytes, (uint64_t)gp->n_pages));
     }
     if (p->mem && p->mem < plan->full && p->mem >= plan->one)
         plan_share(plan, c->n_groups, p->mem);
@@ -105,7 +95,7 @@ static uint64_t plan_bytes(const struct plan *plan, int n_groups, uint64_t mem)
         return plan->one;
     uint64_t sum = 0;
     for (int g = 0; g < n_groups; g++)
-        sum = add_sat(sum, mul_sat(plan->groups[g].page_bytes, (uint64_t)plan->groups[g].n_pages));
+        sum = mem_add_sat(sum, mem_mul_sat(plan->groups[g].page_bytes, (uint64_t)plan->groups[g].n_pages));
     return sum;
 }
 
@@ -175,6 +165,9 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
         if (plan.groups[g].n_pages > INT32_MAX)
             return err_set(err, ERR_LIMIT, "%lld KV pages are more than %d; raise the page size",
                            (long long)plan.groups[g].n_pages, INT32_MAX);
+    if (plan.max_pages > INT32_MAX / p->max_seqs) /* places in tables are numbered in 32 bits */
+        return err_set(err, ERR_LIMIT, "%d sequences of %lld KV pages are more than %d; raise the page size", p->max_seqs,
+                       (long long)plan.max_pages, INT32_MAX);
     struct kv *kv = mem_array(1, sizeof *kv);
     if (!kv)
         return err_set(err, ERR_NOMEM, "no memory for the KV cache");

@@ -131,11 +131,6 @@ static int check_budget(const struct load_need *need, uint64_t budget, struct er
                    smaller_kv(need->kv_wide));
 }
 
-static uint64_t add_sat(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static uint64_t part(uint64_t bytes, double share)
 {
     double v = (double)bytes * share;
@@ -168,19 +163,19 @@ int load_check_places(const struct load_need *need, const struct load_place *pla
         struct load_need there = {.mapped = part(need->mapped, p->share), .kv = part(need->kv, p->share),
                                   .work = need->work - (i < n - 1 ? need->wanted : 0)};
         if (p->host) {
-            host.mapped = add_sat(host.mapped, there.mapped);
-            host.kv = add_sat(host.kv, there.kv);
-            host.work = add_sat(host.work, there.work);
+            host.mapped = mem_add_sat(host.mapped, there.mapped);
+            host.kv = mem_add_sat(host.kv, there.kv);
+            host.work = mem_add_sat(host.work, there.work);
             continue;
         }
-        uint64_t taken = add_sat(there.kv, there.work);
+        uint64_t taken = mem_add_sat(there.kv, there.work);
         if (p->limit && taken > p->limit)
             return too_much(p->device, need, &there, there.mapped, p->limit, err);
         if (p->limit && there.mapped > p->limit - taken)
             log_msg(LOG_WARN, "%s: weights of %s beside the KV cache and the workspace are more than its %s", p->device,
                     figure(w, there.mapped), figure(a, p->limit));
     }
-    uint64_t taken = add_sat(add_sat(host.kv, host.work), host.copied);
+    uint64_t taken = mem_add_sat(mem_add_sat(host.kv, host.work), host.copied);
     if (available == 0)
         return 0;
     if (taken > available)
@@ -267,7 +262,6 @@ int load_check_math(const struct loaded *l, enum backend_math math, struct err *
     return 0;
 }
 
-/* p's device and split become what is opened in the end; the strings are fit's. */
 /* A check of a device takes seconds, at its first use many. */
 static bool stopped(void *user)
 {
@@ -275,6 +269,7 @@ static bool stopped(void *user)
     return p->progress(p->user, 0, 0) != 0;
 }
 
+/* p's device and split become what is opened in the end; the strings are fit's. */
 static int open_model(struct loaded *l, struct load_params *p, struct kv_params *kv, struct load_fit *fit,
                       struct load_need *need, struct err *err)
 {
