@@ -96,7 +96,7 @@ struct forge_request {
     struct err err;
     struct forge_error error; /* err, for the caller */
     uint64_t seed;
-    double t_submit, t_start, deadline; /* deadline: a time, 0 = none */
+    double t_submit, deadline; /* deadline: a time, 0 = none */
     struct forge_metrics metrics;
     uint64_t n_prefilled, n_decoded; /* rows of prefill passes, passes of decode */
     size_t prefill_told;             /* to on_prefill, which never goes back */

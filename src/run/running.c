@@ -54,8 +54,7 @@ static int start_sample(struct forge_request *r)
 static int start_first(struct forge_request *r)
 {
     r->started = true;
-    r->t_start = clock_now();
-    r->metrics.queued_s = r->t_start - r->t_submit;
+    r->metrics.queued_s = clock_now() - r->t_submit;
     log_debug(LOG_SCHED, "sched: request of %zu prompt tokens starts after %.3f s", r->prompt.n, r->metrics.queued_s);
     int rc = sampler_new(&r->sampler, &r->sampling, r->e->l.config->n_vocab, &r->err);
     if (rc == 0)

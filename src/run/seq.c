@@ -32,8 +32,7 @@ void seq_close(struct seq *s)
 void seq_reset(struct seq *s, int64_t len)
 {
     assert(len >= 0 && len <= s->len);
-    s->len = kv_can_cut(s->l->kv, s->slot, len) ? len : 0;
-    kv_set_len(s->l->kv, s->slot, s->len);
+    s->len = kv_cut(s->l->kv, s->slot, len);
 }
 
 enum want { WANT_NONE, WANT_LAST, WANT_ALL };
@@ -53,9 +52,10 @@ static int run_step(struct seq *s, const int32_t *ids, int n, enum want want, co
     if (rc < 0)
         return rc;
     batch_begin(&s->step);
-    for (int i = 0; i < n; i++) {
-        batch_add(&s->step, s->slot, s->len + i, &ids[i], 1);
-        if (want == WANT_ALL || (want == WANT_LAST && i == n - 1))
+    int at_once = want == WANT_ALL ? 1 : n; /* of rows the last one added can be wanted */
+    for (int i = 0; i < n; i += at_once) {
+        batch_add(&s->step, s->slot, s->len + i, &ids[i], at_once);
+        if (want != WANT_NONE)
             batch_want(&s->step);
     }
     rc = batch_run(&s->step, out->argmax, out->logits, err);

@@ -10,15 +10,6 @@ INLINE float half_at(const uint8_t *p)
     return f16_scalar(h);
 }
 
-/* d q with n values of one scale, q = EXPR of j */
-#define SCALED(n, out, d, EXPR)   \
-    for (int j = 0; j < (n); j++) \
-        (out)[j] = (float)(EXPR) * (d);
-/* d q + m, d q - m */
-#define SHIFTED(n, out, d, EXPR, m) \
-    for (int j = 0; j < (n); j++)   \
-        (out)[j] = (float)(EXPR) * (d) + (m);
-
 /* 16 integers and their scale, and with a minimum: the integers are first brought into a row of bytes, where
  * 16 to 64 of them take one instruction. */
 INLINE V16 scaled(const int8_t *q, float d)
@@ -105,7 +96,8 @@ static void blocks_q2_k(float *restrict out, const uint8_t *p, int64_t n)
             const uint8_t *q = p + 16 + g / 8 * 32 + g % 2 * 16;
             int shift = g / 2 % 4 * 2;
             float scale = d * (float)(p[g] & 15), min = dmin * (float)(p[g] >> 4);
-            SHIFTED(16, out, scale, q[j] >> shift & 3, -min)
+            for (int j = 0; j < 16; j++)
+                out[j] = (float)(q[j] >> shift & 3) * scale - min;
         }
     }
 }
@@ -120,7 +112,8 @@ static void blocks_q3_k(float *restrict out, const uint8_t *p, int64_t n)
             int shift = g / 2 % 4 * 2, bit = g / 2;
             int low = g < 8 ? sc[g] & 15 : sc[g - 8] >> 4, top = sc[8 + g % 4] >> (g / 4 * 2) & 3;
             float scale = d * (float)((low | top << 4) - 32);
-            SCALED(16, out, scale, (q[j] >> shift & 3) - 4 + ((high[j] >> bit & 1) << 2))
+            for (int j = 0; j < 16; j++)
+                out[j] = (float)((q[j] >> shift & 3) - 4 + ((high[j] >> bit & 1) << 2)) * scale;
         }
     }
 }
@@ -184,15 +177,15 @@ static void blocks_q6_k(float *restrict out, const uint8_t *p, int64_t n)
 }
 
 /* Runs of 16 values through the loaders of single values. */
-#define WIDEN(name, row, bytes)                                        \
+#define WIDEN(name, row)                                               \
     static void name(float *restrict out, const uint8_t *p, int64_t n) \
     {                                                                  \
         for (int64_t k = 0; k + 16 <= n; k += 16)                      \
             v_store(out + k, row(p, k));                               \
     }
 
-WIDEN(blocks_f16, row_f16, 2)
-WIDEN(blocks_bf16, row_bf16, 2)
+WIDEN(blocks_f16, row_f16)
+WIDEN(blocks_bf16, row_bf16)
 
 /* [dtype]; NULL = the reference one (F32: never needed) */
 static void (*const decoders[DTYPE_COUNT])(float *restrict out, const uint8_t *p, int64_t n) = {

@@ -37,11 +37,6 @@ INLINE void put_scale(struct fast_block *b, V16 s, V16 m)
     v_store(b->m[0], m);
 }
 
-INLINE void put_u(struct fast_block *b, int at, const VI u[4])
-{
-    UNROLL for (int v = 0; v < 4; v++) vi_store(b->u[at + v], u[v]);
-}
-
 #define LOW_NIBBLES(v) vi_and((v), vi_splat(0x0f0f0f0f))
 #define HIGH_NIBBLES(v) vi_and(vi_shr((v), 4), vi_splat(0x0f0f0f0f))
 
@@ -54,8 +49,7 @@ INLINE void unpack_q8_0(struct fast_block *b, const uint8_t *p, size_t stride)
     UNROLL for (int half = 0; half < 2; half++)
     {
         vi_transpose(t, p + 2 + 16 * half, stride);
-        UNROLL for (int v = 0; v < 4; v++) t[v] = vi_xor(t[v], vi_splat((int32_t)0x80808080));
-        put_u(b, 4 * half, t);
+        UNROLL for (int v = 0; v < 4; v++) vi_store(b->u[4 * half + v], vi_xor(t[v], vi_splat((int32_t)0x80808080)));
     }
 }
 
@@ -200,11 +194,11 @@ INLINE void unpack_q6_k(struct fast_block *b, const uint8_t *p, size_t stride)
 
 /* n stored blocks of 16 rows; those at `next` are fetched in the order they lie in, as much as is read here. */
 #define UNPACKER(name, size, per_block)                                                                         \
-    static void many_##name(struct fast_block *b, const uint8_t *p, size_t stride, int64_t n, const uint8_t *next) \
+    static void many_##name(struct fast_block *b, const uint8_t *p, size_t stride, int64_t n, uintptr_t next) \
     {                                                                                                           \
         for (; n > 0; n--, p += (size), b += (per_block), next += KERN_PANEL * (size)) {                        \
             UNROLL for (size_t at = 0; at < KERN_PANEL * (size); at += 64)                                      \
-                __builtin_prefetch((const void *)((uintptr_t)next + at), 0, 2);                                      \
+                __builtin_prefetch((const void *)(next + at), 0, 2);                                            \
             unpack_##name(b, p, stride);                                                                        \
         }                                                                                                       \
     }
@@ -220,7 +214,7 @@ UNPACKER(q6_k, 210, 8)
 
 /* [dtype]; NULL = no fast form */
 static void (*const unpackers[DTYPE_COUNT])(struct fast_block *b, const uint8_t *p, size_t stride, int64_t n,
-                                            const uint8_t *next) = {
+                                            uintptr_t next) = {
     [DTYPE_Q8_0] = many_q8_0, [DTYPE_Q4_0] = many_q4_0, [DTYPE_Q4_1] = many_q4_1, [DTYPE_Q5_0] = many_q5_0,
     [DTYPE_Q5_1] = many_q5_1, [DTYPE_Q4_K] = many_q4_k, [DTYPE_Q5_K] = many_q5_k, [DTYPE_Q6_K] = many_q6_k,
 };
@@ -234,7 +228,7 @@ static void unpack_strip(struct fast_block *to, const struct kern_linear *a, int
     uint8_t part[KERN_PANEL * 256];
 
     if (n_w == KERN_PANEL) { /* where there is no next panel, this one is fetched again */
-        const uint8_t *next = panel + (o + 2 * KERN_PANEL <= a->out_cols ? KERN_PANEL * a->row_size : 0);
+        uintptr_t next = (uintptr_t)panel + (o + 2 * KERN_PANEL <= a->out_cols ? KERN_PANEL * a->row_size : 0);
         unpackers[a->dtype](to, panel + first * size, a->row_size, (int64_t)count, next + KERN_PANEL * first * size);
         return;
     }
@@ -242,7 +236,7 @@ static void unpack_strip(struct fast_block *to, const struct kern_linear *a, int
     for (size_t i = first; i < first + count; i++, to += d->block_elems / 32) {
         for (int r = 0; r < n_w; r++)
             memcpy(part + (size_t)r * size, panel + (size_t)r * a->row_size + i * size, size);
-        unpackers[a->dtype](to, part, size, 1, part);
+        unpackers[a->dtype](to, part, size, 1, (uintptr_t)part);
     }
 }
 

@@ -23,7 +23,7 @@ INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
  * ASK_FAR: rows of pages of their own, each a little ahead: in memory of small pages one stream does not get across a page
  * before it is asked for, and several side by side read up to twice as fast. */
 #define ASK_NEXT (__builtin_prefetch((const void *)ahead, 0, 2), ahead += stride)
-#define ASK_FAR (__builtin_prefetch(w[wi] + (size_t)step * stride + 1024, 0, 2))
+#define ASK_FAR (__builtin_prefetch((const void *)((uintptr_t)w[wi] + (size_t)step * stride + 1024), 0, 2))
 #define DIRECT(NW, NX, row, gap, ASK)                                                                     \
     {                                                                                                     \
         const uint8_t *w[NW];                                                                             \

@@ -11,7 +11,6 @@
 struct linear_job {
     const struct kern_linear *parts;
     int n_parts;
-    const struct tensor *mul; /* gate_up: parts[1]'s output; NULL = plain */
     enum op_act act;
 };
 
