@@ -45,8 +45,14 @@
  * engine and its requests are made by one thread at a time, and none while a
  * forge_step runs in another; a caller with several threads holds a lock of his
  * own around them.  A later version may allow more of them at once, and never
- * fewer.  Callbacks run inside forge_step / forge_generate on the caller's
- * thread.  They may submit, cancel and free (a request of
+ * fewer.  While an engine's own thread runs (forge_engine_start), any thread
+ * may also call forge_submit, forge_request_free and forge_engine_stats_copy,
+ * and none of them waits for a step; forge_step and forge_generate are refused.
+ * forge_request_free then waits for a callback that is running, if any, and
+ * none comes after it: a lock that callbacks take must not be held around it.
+ * What a request gave (its text, ids, metrics) is read in its callbacks, or by
+ * whoever they have told that its last sample has ended.  Callbacks run inside
+ * forge_step / forge_generate on the caller's thread, or on the engine's own.  They may submit, cancel and free (a request of
  * forge_submit; it goes when the step ends and is not called back any more);
  * forge_step and forge_generate return FORGE_ERR_ARG there.  forge_engine_close
  * cannot refuse: calling it in a callback, or with requests that were not
@@ -201,6 +207,8 @@ struct forge_engine_stats {
     uint64_t recovered;                /* times that devices were opened again */
 };
 const struct forge_engine_stats *forge_engine_stats(const struct forge_engine *e);
+/* The same, copied; size is that of *out as the caller was compiled, and what the library does not know is 0. */
+void forge_engine_stats_copy(const struct forge_engine *e, struct forge_engine_stats *out, size_t size);
 
 struct forge_placement {
     const char *operation, *device;
@@ -345,6 +353,14 @@ struct forge_logprob { int32_t id; float logprob; };
 /* For new token i: the chosen one first, then the best n_logprobs, falling; natural log-softmax of the raw
  * logits.  NULL when none were asked for. */
 const struct forge_logprob *forge_request_logprobs(const struct forge_request *r, int sample, size_t i, size_t *n);
+
+/* ---- the engine's own thread ---- */
+/* Steps in a thread of its own, while there is something to do; it sleeps otherwise. */
+int forge_engine_start(struct forge_engine *e, struct forge_error *err);
+/* Ends that thread after the step that runs, if any.  Requests stay as they are, for forge_step or another start.
+ * Nothing where it does not run; forge_engine_close does it, too.  No other thread makes a call on the engine
+ * meanwhile, and it is refused in a callback. */
+int forge_engine_stop(struct forge_engine *e, struct forge_error *err);
 
 /* ---- in one call ---- */
 /* submit, step until done.  *out (may be NULL) receives the request, to be freed by the caller.  Returns 0

@@ -1,4 +1,4 @@
-/* The thread pool, the mutex, the core count.  The only file outside the
+/* The thread pool, the single thread, the mutex, the core count.  The only file outside the
  * server that knows pthread.
  *
  * A run is published by raising `round` under the lock; workers look at it
@@ -114,20 +114,26 @@ void interrupt_release(const struct interrupt_hold *h)
     pthread_sigmask(SIG_SETMASK, &h->before, NULL);
 }
 
-/* Workers take no signals: those belong to the program's own threads. */
-static int start_workers(struct pool *p)
+/* Our threads take no signals: those belong to the program's own. */
+static int start_quiet(pthread_t *thread, void *(*main)(void *), void *arg)
 {
     sigset_t all, before;
-    int rc = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static int start_workers(struct pool *p)
+{
+    int rc = 0;
     for (int i = 0; i < p->n_threads - 1 && rc == 0; i++) {
         p->workers[i] = (struct worker){.pool = p, .index = i + 1};
-        rc = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
+        rc = start_quiet(&p->workers[i].thread, worker_main, &p->workers[i]);
         if (rc == 0)
             p->n_started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 
@@ -196,9 +202,82 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg)
     await(p, false, 0);
 }
 
+struct thread {
+    pthread_t thread;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void *thread_main(void *arg)
+{
+    struct thread *t = arg;
+    t->fn(t->arg);
+    return NULL;
+}
+
+int thread_start(struct thread **out, void (*fn)(void *arg), void *arg, struct err *err)
+{
+    *out = NULL;
+    struct thread *t = mem_array(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_NOMEM, "no memory for a thread");
+    t->fn = fn;
+    t->arg = arg;
+    int rc = start_quiet(&t->thread, thread_main, t);
+    if (rc != 0) {
+        free(t);
+        return err_set(err, ERR_NOMEM, "cannot start a thread: %s", strerror(rc));
+    }
+    *out = t;
+    return 0;
+}
+
+void thread_join(struct thread *t)
+{
+    if (t)
+        pthread_join(t->thread, NULL);
+    free(t);
+}
+
+bool thread_is_self(const struct thread *t)
+{
+    return pthread_equal(t->thread, pthread_self()) != 0;
+}
+
+struct bell {
+    pthread_cond_t c;
+};
+
+struct bell *bell_new(void)
+{
+    struct bell *b = mem_array(1, sizeof *b);
+    if (b && pthread_cond_init(&b->c, NULL) != 0) {
+        free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void bell_free(struct bell *b)
+{
+    if (b)
+        pthread_cond_destroy(&b->c);
+    free(b);
+}
+
+void bell_ring(struct bell *b)
+{
+    pthread_cond_broadcast(&b->c);
+}
+
 struct mutex {
     pthread_mutex_t m;
 };
+
+void bell_wait(struct bell *b, struct mutex *held)
+{
+    pthread_cond_wait(&b->c, &held->m);
+}
 
 struct mutex *mutex_new(void)
 {

@@ -1,4 +1,4 @@
-/* Threads: a pool that runs one function on all its threads, a mutex, the core count.
+/* Threads: a pool that runs one function on all its threads, a single one, a mutex, a bell, the core count.
  * The only file that knows pthread (the server aside).  Nothing here depends on the
  * number of threads but speed. */
 #ifndef FORGE_BASE_THREAD_H
@@ -23,11 +23,25 @@ int pool_size(const struct pool *p);
  * Not reentrant; one caller at a time. */
 void pool_run(struct pool *p, pool_fn *fn, void *arg);
 
+/* One thread that runs fn(arg) and takes no signals; thread_join waits for its end and frees it. */
+struct thread;
+int thread_start(struct thread **out, void (*fn)(void *arg), void *arg, struct err *err);
+void thread_join(struct thread *t);
+bool thread_is_self(const struct thread *t);
+
 struct mutex;
 struct mutex *mutex_new(void);
 void mutex_free(struct mutex *m);
 void mutex_lock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
+
+/* Something to wait for, under a mutex of the caller's: bell_wait sleeps until a bell_ring that comes after it began
+ * (and may wake without one), and holds the mutex again when it returns. */
+struct bell;
+struct bell *bell_new(void);
+void bell_free(struct bell *b);
+void bell_wait(struct bell *b, struct mutex *held);
+void bell_ring(struct bell *b); /* wakes all that wait */
 
 /* Around calls into a library that starts threads or programs of its own (compilers, linkers): these inherit that the
  * calling thread takes no interrupt (^C reaches every program of the terminal's group).  One that comes meanwhile

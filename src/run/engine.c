@@ -217,6 +217,7 @@ void forge_engine_close(struct forge_engine *e)
 {
     if (!e)
         return;
+    forge_engine_stop(e, NULL);
     assert(!e->in_step && !e->first); /* requests are freed before their engine */
     batch_fini(&e->batch);
     free(e->running);

@@ -8,6 +8,7 @@
  *   sched.c     who runs: admission, pages, preemption, the rows of a step
  *   running.c   a request and its samples begin and end
  *   step.c      one combined step of the running requests
+ *   own_thread.c  the engine's own thread, and what others hand to it
  *   generate.c  submit and step until done, in one call
  *   recover.c   a request goes on after a device error
  *   output.c    from a new id to text, pieces and the end of a sample
@@ -49,7 +50,8 @@ struct forge_engine {
     struct forge_request **served;      /* [max_seqs] scratch: those in the step */
     struct forge_engine_stats stats;
     bool in_step;                       /* callbacks must not step or close; what they free goes after it */
-    size_t n_freed;                     /* requests that the callbacks of this step freed */
+    size_t n_freed;                     /* requests that were freed and are still in the list */
+    struct own_thread *own;             /* NULL = the caller steps */
     char device[512];
 };
 
@@ -82,7 +84,7 @@ struct forge_request {
     struct buf piece, fresh; /* scratch: text to tell now, text of one id */
     bool closed;            /* a callback said stop: no more calls */
     bool recovered;         /* from a device error: the next one is its end, or makes steps smaller */
-    bool freed;             /* by a callback: goes at the end of the step */
+    bool freed;             /* by a callback, or while the engine's thread runs: goes at the end of the step */
     uint64_t number;        /* of submits */
     /* while running, and while it waits again after preemption */
     bool started;
@@ -142,7 +144,9 @@ int logprobs_reserve(struct sample *s, int n_best, size_t n_ids, struct err *err
 int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err);
 
 /* ---- request.c ---- */
-/* Ends and frees what callbacks freed during the step that has ended. */
+/* What other threads submitted joins the list. */
+void request_take_inbox(struct forge_engine *e);
+/* Ends and frees what callbacks freed during the step that has ended, and other threads since. */
 void request_reap(struct forge_engine *e);
 
 /* ---- recover.c ---- */
@@ -182,10 +186,29 @@ void running_sample_done(struct forge_request *r);
 void request_end(struct forge_request *r, enum forge_finish finish);
 
 /* ---- generate.c ---- */
-/* Refuses a call from within a callback. */
+/* Refuses a call from within a callback, or while the engine's own thread runs. */
 int refuse_in_callback(const struct forge_engine *e, const char *what, struct forge_error *err);
 
+/* ---- own_thread.c: all of it works without that thread, too ---- */
+/* Hands a request over; false = there is no such thread. */
+bool own_submit(struct forge_engine *e, struct forge_request *r);
+bool own_free(struct forge_request *r);
+/* What was handed over since the last call, linked by `next`. */
+struct forge_request *own_take(struct forge_engine *e);
+/* Around what other threads write: `freed` and n_freed. */
+void own_lock(const struct forge_engine *e);
+void own_unlock(const struct forge_engine *e);
+/* Around a callback; false = the request is closed, and no end is due. */
+bool own_call_begin(const struct forge_request *r);
+void own_call_end(const struct forge_request *r);
+/* After a step: its counts are what others read. */
+void own_publish(struct forge_engine *e);
+
 /* ---- step.c ---- */
+/* One step, by the thread whose turn it is: forge_step. */
+int engine_step(struct forge_engine *e);
+/* Brings the counts up to what the engine holds. */
+void engine_count(struct forge_engine *e);
 /* Ends those that were cancelled or are past their deadline, queued or running. */
 void step_sweep(struct forge_engine *e);
 

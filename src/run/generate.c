@@ -9,9 +9,11 @@
 int refuse_in_callback(const struct forge_engine *e, const char *what, struct forge_error *err)
 {
     struct err er = {0};
-    if (e->in_step)
+    if (e->own)
+        err_set(&er, ERR_ARG, "%s was called while the engine's own thread runs (forge_engine_start)", what);
+    else if (e->in_step)
         err_set(&er, ERR_ARG, "%s was called from a callback", what);
-    return e->in_step ? engine_error(err, er.code, &er) : 0;
+    return er.code < 0 ? engine_error(err, er.code, &er) : 0;
 }
 
 static int finish_code(const struct forge_request *r, struct forge_error *err)

@@ -22,9 +22,12 @@ static void tell(struct forge_request *r, enum forge_finish finish)
         .finish = finish,
     };
     r->n_told = s->ids.n;
-    if (r->p.on_piece && !r->closed && r->p.on_piece(r->p.user, &piece)) {
-        r->closed = true;
-        atomic_store(&r->cancel, 1);
+    if (r->p.on_piece && own_call_begin(r)) {
+        if (r->p.on_piece(r->p.user, &piece)) {
+            r->closed = true;
+            atomic_store(&r->cancel, 1);
+        }
+        own_call_end(r);
     }
     buf_clear(&r->piece);
 }

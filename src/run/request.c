@@ -89,6 +89,7 @@ static void free_parts(struct forge_request *r)
 
 static void enqueue(struct forge_engine *e, struct forge_request *r)
 {
+    r->next = NULL;
     r->prev = e->last;
     if (e->last)
         e->last->next = r;
@@ -97,6 +98,14 @@ static void enqueue(struct forge_engine *e, struct forge_request *r)
     e->last = r;
     e->n_active++;
     r->number = e->n_submitted++;
+}
+
+void request_take_inbox(struct forge_engine *e)
+{
+    for (struct forge_request *r = own_take(e), *next; r; r = next) {
+        next = r->next;
+        enqueue(e, r);
+    }
 }
 
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
@@ -146,8 +155,9 @@ int forge_submit(struct forge_engine *e, const struct forge_request_params *p, s
         free_parts(r);
         return engine_error(err, rc, &er);
     }
-    enqueue(e, r);
-    *out = r;
+    *out = r; /* before anybody is called back */
+    if (!own_submit(e, r))
+        enqueue(e, r);
     return 0;
 }
 
@@ -175,7 +185,7 @@ static void remove_request(struct forge_request *r)
 /* In a callback the step still holds the request, or walks the list that it is in. */
 void forge_request_free(struct forge_request *r)
 {
-    if (!r)
+    if (!r || own_free(r))
         return;
     if (!r->e->in_step) {
         remove_request(r);
@@ -189,12 +199,19 @@ void forge_request_free(struct forge_request *r)
 
 void request_reap(struct forge_engine *e)
 {
-    for (struct forge_request *r = e->first, *next; r && e->n_freed > 0; r = next) {
+    own_lock(e);
+    size_t n = e->n_freed;
+    own_unlock(e);
+    for (struct forge_request *r = e->first, *next; r && n > 0; r = next) {
         next = r->next;
-        if (!r->freed)
+        own_lock(e);
+        bool freed = r->freed;
+        e->n_freed -= freed;
+        own_unlock(e);
+        if (!freed)
             continue;
         remove_request(r);
-        e->n_freed--;
+        n--;
     }
 }
 

@@ -112,8 +112,11 @@ static void tell_prefill(struct forge_request *r)
 {
     size_t done = (size_t)r->len;
     r->prefill_told = done > r->prefill_told ? done : r->prefill_told;
-    if (r->at == 0 && r->p.on_prefill && !r->closed && r->p.on_prefill(r->p.user, r->prefill_told, r->prompt.n))
+    if (r->at > 0 || !r->p.on_prefill || !own_call_begin(r))
+        return;
+    if (r->p.on_prefill(r->p.user, r->prefill_told, r->prompt.n))
         atomic_store(&r->cancel, 1);
+    own_call_end(r);
 }
 
 /* The prompt as the first sample had it; its last position is computed once more for this one. */
@@ -211,7 +214,7 @@ static void step(struct forge_engine *e)
     hand_out(e, plain, seconds);
 }
 
-static void count(struct forge_engine *e)
+void engine_count(struct forge_engine *e)
 {
     struct forge_engine_stats *s = &e->stats;
     s->running = (int)e->n_running;
@@ -226,12 +229,10 @@ static void count(struct forge_engine *e)
         s->positions += (uint64_t)e->running[i]->len;
 }
 
-int forge_step(struct forge_engine *e, struct forge_error *err)
+int engine_step(struct forge_engine *e)
 {
-    int rc = refuse_in_callback(e, "forge_step", err);
-    if (rc < 0)
-        return rc;
     e->in_step = true;
+    request_take_inbox(e);
     step_sweep(e);
     sched_admit(e);
     if (e->n_running > 0)
@@ -239,6 +240,13 @@ int forge_step(struct forge_engine *e, struct forge_error *err)
     e->in_step = false;
     engine_place(e);
     request_reap(e);
-    count(e);
+    engine_count(e);
+    own_publish(e);
     return e->n_active > 0;
+}
+
+int forge_step(struct forge_engine *e, struct forge_error *err)
+{
+    int rc = refuse_in_callback(e, "forge_step", err);
+    return rc < 0 ? rc : engine_step(e);
 }
