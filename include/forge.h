@@ -271,7 +271,7 @@ struct forge_sampling {
 
 enum forge_finish {
     FORGE_FINISH_NONE,      /* still running */
-    FORGE_FINISH_EOS,       /* the model ended the text */
+    FORGE_FINISH_EOS,       /* the model ended the text, or its grammar did */
     FORGE_FINISH_STOP,      /* a stop string */
     FORGE_FINISH_LENGTH,    /* max_tokens */
     FORGE_FINISH_CONTEXT,   /* n_ctx positions are full */
@@ -312,6 +312,10 @@ struct forge_request_params {
     int (*on_prefill)(void *user, size_t done, size_t total);
     void *user;
     struct forge_sampling sampling; /* its size is fixed: a later setting is a field after it */
+    /* What the new text must follow, one of the two; NULL = nothing.  No token is chosen that cannot be gone on from;
+     * the model's end only where the text may end, and where nothing else may follow the sample ends (EOS). */
+    const char *grammar;     /* GBNF, from its rule `root` */
+    const char *json_schema; /* JSON schema; {"type":"object"} = any object, {} = any value */
 };
 
 /* Times in seconds unless named _ms; 0 = did not happen. */

@@ -24,6 +24,9 @@ const struct opt generate_opts[] = {
      "the model's own sampling values (generation_config) where no flag is given"},
     {"stop", 0, OPT_STRS, F(stops), 0, "TEXT", NULL, NULL,
      "end before this text; may be given several times"},
+    {"grammar", 0, OPT_STR, F(grammar_file), 0, "FILE", NULL, NULL, "the text follows the grammar in this file (GBNF)"},
+    {"json-schema", 0, OPT_STR, F(schema_arg), 0, "SCHEMA", NULL, NULL,
+     "the text is JSON by this schema: a file, or the schema itself; {} = any JSON"},
     {"ignore-eos", 0, OPT_FLAG, F(ignore_eos), 0, NULL, NULL, NULL, "go on past the model's end"},
     PROMPT_FLAG_OPTS(struct generate_args),
     {"echo", 0, OPT_FLAG, F(echo), 0, NULL, NULL, NULL, "print the prompt before the text"},
@@ -211,22 +214,28 @@ static int run(void *args, const struct common *c)
     struct generate_args *a = args;
     struct forge_engine *e = NULL;
     struct job *jobs = NULL;
+    struct rules rules;
     char why[256];
     size_t n = 0;
     int status;
     if (!a->model_defaults && !a->jsonl && !sampling_check(&a->sampling, why, sizeof why))
         return msg_usage("generate", "%s", why);
-    if (a->jsonl) {
-        if (!a->prompt.file || prompt_given(&a->prompt) != 1)
-            return msg_usage("generate",
-                             "--jsonl needs -f FILE with one JSON object a line, and no other prompt");
-        status = jobs_read(&jobs, &n, a);
+    status = rules_read(&rules, a);
+    if (status)
+        goto done;
+    if (a->jsonl && (!a->prompt.file || prompt_given(&a->prompt) != 1)) {
+        status = msg_usage("generate", "--jsonl needs -f FILE with one JSON object a line, and no other prompt");
+    } else if (a->jsonl) {
+        status = jobs_read(&jobs, &n, a, &rules);
     } else {
         jobs = mem_array(1, sizeof *jobs);
-        if (!jobs)
-            return msg_fail(FORGE_ERR_NOMEM, "out of memory");
+        if (!jobs) {
+            status = msg_fail(FORGE_ERR_NOMEM, "out of memory");
+            goto done;
+        }
         n = 1;
         jobs[0].args = *a;
+        jobs[0].flag_rules = &rules;
         status = prompt_read(&jobs[0].prompt, &a->prompt, "generate", "-p, -f or --ids");
     }
     if (status)
@@ -240,6 +249,7 @@ static int run(void *args, const struct common *c)
     status = common_profile(c, e, status);
 done:
     jobs_free(jobs, n);
+    rules_free(&rules);
     forge_engine_close(e);
     return status;
 }

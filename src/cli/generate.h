@@ -11,11 +11,17 @@
 #include "cli/prompt.h"
 #include "cli/sampling.h"
 
+/* What the text must follow: one of the two, or nothing. */
+struct rules {
+    char *grammar, *json_schema;
+};
+
 struct generate_args {
     struct prompt_args prompt;
     int64_t max_tokens;
     struct sampling_args sampling;
     struct str_list stops;
+    const char *grammar_file, *schema_arg; /* --grammar, --json-schema */
     bool model_defaults, ignore_eos, echo, json, jsonl;
 };
 
@@ -28,6 +34,8 @@ struct job {
     char where[256]; /* "FILE:LINE", empty when from flags */
     int n_samples;   /* 0 = 1 */
     struct prompt prompt;
+    struct rules rules; /* of its line; else the flags' */
+    const struct rules *flag_rules;
     struct cJSON *line; /* owns strings that args points to */
     struct forge_logit_bias *bias;
     struct forge_request *request;
@@ -39,8 +47,14 @@ void job_free(struct job *j);
 bool job_params(struct job *j, struct forge_request_params *p);
 
 /* Jobs from lines of JSON; an exit status with the line's number in the message. */
-int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base);
+int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base, const struct rules *rules);
 void jobs_free(struct job *jobs, size_t n);
+
+/* The texts that flags name or are; an exit status. */
+int rules_read(struct rules *r, const struct generate_args *a);
+void rules_free(struct rules *r);
+/* Member `grammar` or `json_schema` of a line, of which raw is the value as it is spelled there. */
+bool rules_put(struct rules *r, const struct cJSON *v, const char *raw, size_t raw_len, char *why, size_t size);
 
 /* The object that cli.md describes, without a newline. */
 void generate_json(struct buf *b, const struct forge_engine *e, const struct job *j);

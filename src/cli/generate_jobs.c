@@ -42,6 +42,7 @@ void job_free(struct job *j)
 {
     forge_request_free(j->request);
     prompt_free(&j->prompt);
+    rules_free(&j->rules);
     if (j->own_stops)
         free(j->args.stops.v);
     if (j->own_bias)
@@ -64,7 +65,10 @@ bool job_params(struct job *j, struct forge_request_params *p)
     j->bias = mem_array(a->sampling.bias.n, sizeof *j->bias);
     if (!j->bias)
         return false;
+    const struct rules *rules = j->rules.grammar || j->rules.json_schema || !j->flag_rules ? &j->rules : j->flag_rules;
     forge_request_params_init(p, sizeof *p);
+    p->grammar = rules->grammar;
+    p->json_schema = rules->json_schema;
     p->text = j->prompt.text;
     p->text_len = j->prompt.text_len;
     p->ids = j->prompt.ids;
@@ -255,6 +259,8 @@ static bool put_member(struct job *j, const cJSON *v, const char *raw, size_t ra
         return put_stop(j, v, why, size);
     if (strcmp(key, "logit_bias") == 0)
         return put_bias(j, v, why, size);
+    if (strcmp(key, "grammar") == 0 || strcmp(key, "json_schema") == 0)
+        return rules_put(&j->rules, v, raw, raw_len, why, size);
     snprintf(why, size, "this key is not known");
     return false;
 }
@@ -282,7 +288,7 @@ static int read_job(struct job *j, const struct generate_args *base, const char 
     return 0;
 }
 
-int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base)
+int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base, const struct rules *rules)
 {
     struct err err = {0};
     char *text;
@@ -304,6 +310,7 @@ int jobs_read(struct job **jobs, size_t *n, const struct generate_args *base)
             *jobs = grown;
             grown[*n] = (struct job){0};
             struct job *j = &grown[(*n)++];
+            j->flag_rules = rules;
             snprintf(j->where, sizeof j->where, "%.200s:%zu", strcmp(file, "-") ? file : "standard input", line);
             rc = read_job(j, base, text + at, end - at);
         }

@@ -170,7 +170,8 @@ static int make_room(struct forge_engine *e, int max_seqs, struct err *err)
         e->logits = mem_array(n, sizeof *e->logits);
     if (!e->running || !e->served || !e->best || !e->logits)
         return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
-    return batch_init(&e->batch, &e->l, err);
+    int rc = constrain_pool_init(&e->grammars, err);
+    return rc < 0 ? rc : batch_init(&e->batch, &e->l, err);
 }
 
 static int open_engine(struct forge_engine *e, const struct forge_engine_params *given, struct err *err)
@@ -224,6 +225,7 @@ void forge_engine_close(struct forge_engine *e)
     free(e->served);
     free(e->best);
     free(e->logits);
+    constrain_pool_fini(&e->grammars);
     load_close(&e->l);
     recover_free(e);
     free(e);

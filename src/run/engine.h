@@ -12,7 +12,8 @@
  *   generate.c  submit and step until done, in one call
  *   recover.c   a request goes on after a device error
  *   output.c    from a new id to text, pieces and the end of a sample
- *   logprobs.c  log-probabilities of chosen and best ids */
+ *   logprobs.c  log-probabilities of chosen and best ids
+ *   constrain.c what a grammar allows */
 #ifndef FORGE_RUN_ENGINE_H
 #define FORGE_RUN_ENGINE_H
 
@@ -23,6 +24,7 @@
 
 #include "base/buf.h"
 #include "run/batch.h"
+#include "run/constrain.h"
 #include "run/sampler.h"
 #include "run/stop.h"
 
@@ -36,6 +38,7 @@ struct forge_engine {
     struct engine_name *names;      /* of their devices */
     bool profile;
     struct batch batch;
+    struct constrain_pool grammars;
     int piece;      /* rows of prefill in the next step: see batch_piece */
     bool keep;      /* prefixes, where results do not depend on rows */
     bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
@@ -63,6 +66,7 @@ struct sample {
     size_t logprobs_cap;
     enum forge_finish finish;
     double t_last;                   /* of its last new id */
+    struct constrain_place place;    /* in the request's grammar */
 };
 
 /* Queued again after preemption.  Prefill: the current sample has no new id yet. */
@@ -77,6 +81,7 @@ struct forge_request {
     struct ids prompt;
     struct sampler_params sampling;
     struct sampler_bias *bias;
+    struct constrain *constrain; /* NULL = any text */
     struct stop *stop;
     struct sample *samples; /* [p.n_samples] */
     int at;                 /* the running sample */

@@ -100,6 +100,8 @@ int output_id(struct forge_request *r, int32_t id)
         return rc;
     r->metrics.output_tokens++;
     count_time(r, s, clock_now());
+    if (r->constrain && (rc = constrain_take(r->constrain, &s->place, id, &r->err)) < 0)
+        return rc;
     buf_clear(&r->fresh);
     rc = detok_push(r->detok, id, &r->fresh, &r->err);
     if (rc < 0)
@@ -107,7 +109,7 @@ int output_id(struct forge_request *r, int32_t id)
     bool stopped = take_text(r);
     if (text_failed(r))
         return no_text(r);
-    enum forge_finish finish = stopped ? FORGE_FINISH_STOP : output_limit(r);
+    enum forge_finish finish = stopped ? FORGE_FINISH_STOP : constrain_done(&s->place) ? FORGE_FINISH_EOS : output_limit(r);
     if (finish != FORGE_FINISH_NONE)
         return output_finish(r, finish);
     if (r->piece.len)

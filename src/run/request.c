@@ -77,9 +77,11 @@ static void free_parts(struct forge_request *r)
         ids_fini(&r->samples[i].ids);
         buf_fini(&r->samples[i].text);
         free(r->samples[i].logprobs);
+        constrain_end(&r->samples[i].place);
     }
     free(r->samples);
     free(r->bias);
+    constrain_free(r->constrain);
     stop_free(r->stop);
     ids_fini(&r->prompt);
     buf_fini(&r->piece);
@@ -108,6 +110,19 @@ void request_take_inbox(struct forge_engine *e)
     }
 }
 
+static int make_constrain(struct forge_request *r, struct err *err)
+{
+    struct constrain_params p = {
+        .grammar = r->p.grammar,
+        .json_schema = r->p.json_schema,
+        .prompt = r->prompt.v,
+        .n_prompt = r->prompt.n,
+        .ignore_eos = r->p.ignore_eos != 0,
+        .keep_special = r->p.keep_special != 0,
+    };
+    return p.grammar || p.json_schema ? constrain_new(&r->constrain, &r->e->grammars, &r->e->l, &p, err) : 0;
+}
+
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
 {
     forge_request_params_init(&r->p, sizeof r->p);
@@ -119,7 +134,8 @@ static int make_request(struct forge_request *r, const struct forge_request_para
         return rc;
     }
     if ((rc = copy_sampling(r, &r->p.sampling, err)) < 0 ||
-        (rc = stop_new(&r->stop, r->p.stops, r->p.n_stops, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0)
+        (rc = stop_new(&r->stop, r->p.stops, r->p.n_stops, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0 ||
+        (rc = make_constrain(r, err)) < 0)
         return rc;
     r->samples = mem_array((size_t)r->p.n_samples, sizeof *r->samples);
     if (!r->samples)

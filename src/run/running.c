@@ -36,6 +36,8 @@ static int start_sample(struct forge_request *r)
     r->n_told = 0;
     buf_clear(&r->piece);
     stop_reset(r->stop);
+    if (r->constrain)
+        constrain_begin(r->constrain, &r->samples[r->at].place);
     detok_free(r->detok);
     r->detok = NULL;
     rc = detok_new(&r->detok, r->e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
@@ -57,6 +59,8 @@ static int start_first(struct forge_request *r)
     r->metrics.queued_s = clock_now() - r->t_submit;
     log_debug(LOG_SCHED, "sched: request of %zu prompt tokens starts after %.3f s", r->prompt.n, r->metrics.queued_s);
     int rc = sampler_new(&r->sampler, &r->sampling, r->e->l.config->n_vocab, &r->err);
+    if (rc == 0 && r->constrain)
+        rc = sampler_set_mask(r->sampler, constrain_mask, r->constrain, &r->err);
     if (rc == 0)
         rc = start_sample(r);
     if (rc == 0) {

@@ -42,7 +42,7 @@ struct sampler_history { /* what the penalties look at */
     const int32_t *prompt; size_t n_prompt;
     const int32_t *generated; size_t n_generated;
 };
-/* Stage hook: sets logits of tokens that are not allowed to -inf, in place. */
+/* Stage hook: sets logits of tokens that are not allowed to -inf, in place (run/constrain.h). */
 typedef void sampler_mask(void *user, float *logits, int64_t n_vocab);
 int sampler_set_mask(struct sampler *s, sampler_mask *mask, void *user, struct err *err);
 

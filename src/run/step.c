@@ -70,7 +70,9 @@ static int choose(struct forge_request *r, bool plain, int32_t *id)
     }
     const float *logits = e->logits + (int64_t)r->want * n_vocab;
     struct sampler_history h = {r->prompt.v, r->prompt.n, s->ids.v, s->ids.n};
-    int rc = sampler_pick(r->sampler, logits, &h, (uint64_t)r->at, r->prompt.n + s->ids.n, id, &r->err);
+    int rc = r->constrain ? constrain_look(r->constrain, &s->place, &r->err) : 0;
+    if (rc == 0)
+        rc = sampler_pick(r->sampler, logits, &h, (uint64_t)r->at, r->prompt.n + s->ids.n, id, &r->err);
     if (rc < 0) {
         err_wrap(&r->err, "step %zu (position %zu)", s->ids.n + 1, r->prompt.n + s->ids.n);
         return rc;
