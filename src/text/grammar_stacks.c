@@ -1,5 +1,6 @@
-/* Sets of stacks by hash-consing: making a node, union.  Bounded: memory by the
- * caller, who looks at stacks_bytes, time by `work`.  Knows no grammar. */
+/* Sets of stacks by hash-consing: making a node, uniting two.
+ * Bounded: memory by the caller, who looks at stacks_bytes, time by `work`.
+ * Knows no grammar. */
 #include "text/grammar_stacks.h"
 
 #include <stdlib.h>
