@@ -211,7 +211,7 @@ if kind intel-and-pocl OCL_ICD_VENDORS="$tmp/makers" POCL_DEVICES=pthread; then
         skip "it needs PoCL and Intel's CPU runtime"
     fi
 fi
-# Seconds for a kernel of 16 values: the list of a first use, and one model.
+# Minutes for the CPU family's tiles of 16 values, hence the other family's: the list of a first use, and the models.
 if kind rusticl OCL_ICD_VENDORS="$tmp/rusticl" RUSTICL_ENABLE=llvmpipe MESA_SHADER_CACHE_DIR="$tmp/rusticl/cache"; then
     mkdir "$tmp/rusticl"
     cp /etc/OpenCL/vendors/rusticl.icd "$tmp/rusticl/" 2>/dev/null
@@ -219,7 +219,8 @@ if kind rusticl OCL_ICD_VENDORS="$tmp/rusticl" RUSTICL_ENABLE=llvmpipe MESA_SHAD
     if out '^opencl:0'; then
         ok count '^opencl:[0-9]' 1
         units test_opencl_gpu FORGE_TEST_SHORT=1
-        units test_opencl_model FORGE_TEST_MODELS="models/qwen3-untied" FORGE_TEST_ONE_DEVICE=1 FORGE_TEST_PROMPT=7
+        units test_opencl_model FORGE_TEST_MODELS="${FORGE_TEST_MODELS:-models/qwen3-untied}" FORGE_TEST_ONE_DEVICE=1 FORGE_TEST_PROMPT=7 \
+            FORGE_TEST_FAMILY=gpu
     else
         skip "Rusticl is not here (mesa-opencl-icd)"
     fi
@@ -398,6 +399,12 @@ if kind gpu "$on" FORGE_CLFAKE=0x1000=4,0x1035=0; then
     forge generate -p Hello -n 1 --no-selftest --kernel-dir "$tmp/none"
     ok status 1
     ok err 'kernels of .*/none: .*cannot open'
+fi
+if kind no-vectors "$on" FORGE_CLFAKE=0x103a=1; then # a CPU device whose compiler takes vectors apart
+    ok same_text --device opencl --deterministic --debug cl
+    ok err 'family gpu'
+    ok same_text --device opencl --kernels cpu --debug cl
+    ok err 'family cpu'
 fi
 if kind small-kernels "$on" FORGE_CLGROUP=2; then # G1: below the device's limit
     ok same_text --device opencl --no-kernel-cache

@@ -4,7 +4,8 @@
  *
  * FORGE_TEST_MODELS, words with blanks between, takes the models whose path holds one of them ("golden": all);
  * without it some of each kind are taken; FORGE_TEST_PROMPT is the longest prompt (slow devices);
- * FORGE_TEST_ONE_DEVICE=1 and FORGE_TEST_TWO_DEVICES=1 run one half.  The device is the environment's.  OpenCL
+ * FORGE_TEST_FAMILY=gpu takes one family, FORGE_TEST_ONE_DEVICE=1 and FORGE_TEST_TWO_DEVICES=1 one half.  The device
+ * is the environment's.  OpenCL
  * hangs in a child of a process that has touched it: main touches none. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -135,11 +136,21 @@ static const struct way {
     {"gpu", false, DTYPE_F32, 0, 16, false},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
+static int first_way, n_ways = N_WAYS;
+
+/* Those of one family alone. */
+static void choose_ways(const char *family)
+{
+    while (n_ways > 0 && strcmp(ways[first_way].kernels, family) != 0)
+        first_way++, n_ways--;
+    while (n_ways > 0 && strcmp(ways[first_way + n_ways - 1].kernels, family) != 0)
+        n_ways--;
+}
 
 START_TEST(on_device)
 {
-    const struct golden *g = &goldens[_i / N_WAYS];
-    const struct way *w = &ways[_i % N_WAYS];
+    const struct golden *g = &goldens[_i / n_ways];
+    const struct way *w = &ways[first_way + _i % n_ways];
     struct test_model_options cpu = {.device = "cpu", .kv = w->kv},
                               cl = {.device = "opencl",
                                     .kv = w->kv,
@@ -244,13 +255,15 @@ int main(void)
     size_t n_chosen = golden_choose(goldens, n_goldens, words);
     if (prompt != NULL)
         prompt_max = (size_t)strtoul(prompt, NULL, 10);
+    if (getenv("FORGE_TEST_FAMILY") != NULL)
+        choose_ways(getenv("FORGE_TEST_FAMILY"));
     Suite *s = suite_create("opencl model");
     TCase *one = tcase_create("one device"), *two = tcase_create("two devices");
     bool one_only = getenv("FORGE_TEST_ONE_DEVICE") != NULL, two_only = getenv("FORGE_TEST_TWO_DEVICES") != NULL;
 
     tcase_set_timeout(one, 1800);
     tcase_set_timeout(two, 1800);
-    tcase_add_loop_test(one, on_device, 0, two_only ? 0 : (int)n_chosen * N_WAYS);
+    tcase_add_loop_test(one, on_device, 0, two_only ? 0 : (int)n_chosen * n_ways);
     tcase_add_loop_test(two, cut_at_every_layer, 0, one_only ? 0 : N_SPLIT_MODELS * N_LISTS);
     suite_add_tcase(s, one);
     suite_add_tcase(s, two);

@@ -31,6 +31,7 @@ struct cl_device {
     size_t max_group, max_item[3];
     size_t base_align; /* bytes */
     unsigned units;
+    unsigned vector_width; /* floats that are computed at once, as told; 1: vectors are taken apart */
     bool fp16, subgroups, int_dot, fp64; /* by extension string; only a reason to try */
     int sub_least; /* lanes of its smallest sub-groups where that can be chosen, 0 = not told */
     char uuid[33];                       /* hex, empty = not told */

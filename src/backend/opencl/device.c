@@ -158,6 +158,7 @@ static void ask_all(struct cl_device *d)
     d->max_group = ASK(size_t, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     d->base_align = ASK(cl_uint, d->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8; /* told in bits */
     d->units = ASK(cl_uint, d->id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    d->vector_width = ASK(cl_uint, d->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
     size_t items[16] = {0};
     if (clGetDeviceInfo(d->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) == CL_SUCCESS)
         memcpy(d->max_item, items, sizeof d->max_item);

@@ -67,6 +67,13 @@ static uint64_t budget(const struct cl_device *d, const struct backend_params *p
     return d->type == CL_DEVICE_TYPE_CPU ? 0 : d->mem_size - d->mem_size / 16;
 }
 
+/* The CPU family computes in vectors of 16: a compiler that takes them apart (Mesa's, for llvmpipe) needs many minutes
+ * for its tiles, and seconds for the other family's kernels. */
+static bool cpu_like(const struct cl_device *d)
+{
+    return d->type == CL_DEVICE_TYPE_CPU && d->vector_width != 1;
+}
+
 static int choose_family(struct clb *c, struct err *err)
 {
     const char *want = c->params.kernels;
@@ -76,7 +83,7 @@ static int choose_family(struct clb *c, struct err *err)
     if (want != NULL)
         c->family = strcmp(want, "gpu") == 0 ? CL_FAMILY_GPU : CL_FAMILY_CPU;
     else
-        c->family = c->dev.type == CL_DEVICE_TYPE_CPU ? CL_FAMILY_CPU : CL_FAMILY_GPU;
+        c->family = cpu_like(&c->dev) ? CL_FAMILY_CPU : CL_FAMILY_GPU;
     c->gpu = c->family == CL_FAMILY_GPU && cl_gpu_able(&c->dev);
     c->canonical = !c->gpu || c->params.deterministic;
     return 0;
