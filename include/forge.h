@@ -40,8 +40,8 @@
  * variable.
  *
  * THREADS.  Any thread may call, at any time while the engine or the request
- * lives: forge_tokenize, forge_detokenize, forge_engine_info, and
- * forge_request_cancel (also from a signal handler).  All other calls on an
+ * lives: forge_tokenize, forge_detokenize, forge_token_bytes,
+ * forge_engine_info, and forge_request_cancel (also from a signal handler).  All other calls on an
  * engine and its requests are made by one thread at a time, and none while a
  * forge_step runs in another; a caller with several threads holds a lock of his
  * own around them.  A later version may allow more of them at once, and never
@@ -252,6 +252,9 @@ int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_l
 int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_ids, int skip_special,
                      char **text, size_t *text_len, struct forge_error *err);
 void forge_free(void *p);
+/* The bytes that one id stands for inside a text, perhaps half a character: how many, of which at most `size` are
+ * in out, not terminated.  0 where there is no such token. */
+size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, size_t size);
 
 /* ---- requests ---- */
 struct forge_logit_bias { int32_t id; float bias; };

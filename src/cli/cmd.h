@@ -25,6 +25,6 @@ struct cmd {
 };
 
 extern const struct cmd cmd_generate, cmd_logits, cmd_sample, cmd_perplexity, cmd_tokenize, cmd_inspect,
-    cmd_devices, cmd_bench, cmd_sample_sweep, cmd_selftest, cmd_tune;
+    cmd_devices, cmd_bench, cmd_sample_sweep, cmd_selftest, cmd_tune, cmd_serve;
 
 #endif

@@ -275,6 +275,27 @@ bool interrupted(void)
     return got_interrupt != 0;
 }
 
+static volatile sig_atomic_t n_terminations;
+
+static void on_terminate(int sig)
+{
+    (void)sig;
+    n_terminations++;
+}
+
+void terminate_catch(void)
+{
+    struct sigaction sa = {0};
+    sa.sa_handler = on_terminate;
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+}
+
+int terminations(void)
+{
+    return n_terminations;
+}
+
 static void on_bus_error(int sig)
 {
     static const char line[] = "forge: error: the model file changed while it was in use\n";

@@ -56,6 +56,9 @@ int msg_usage(const char *cmd, const char *fmt, ...) ATTR_PRINTF(2, 3);
 /* ^C: the first sets a flag (and leaves the second one deadly), so that what runs can end cleanly. */
 void interrupt_catch(void);
 bool interrupted(void);
+/* For what runs until it is told to end: ^C and SIGTERM are counted, and none is deadly. */
+void terminate_catch(void);
+int terminations(void);
 /* SIGBUS, which a mapped file raises when others cut it short: a message, and the end with EXIT_FAILED. */
 void bus_error_catch(void);
 

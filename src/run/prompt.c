@@ -69,6 +69,17 @@ int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_
     return 0;
 }
 
+size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, size_t size)
+{
+    struct buf b;
+    buf_init(&b);
+    tokenizer_token_bytes(e->l.tokenizer, id, &b);
+    size_t n = b.failed ? 0 : b.len;
+    memcpy(out, buf_str(&b), n < size ? n : size);
+    buf_fini(&b);
+    return n;
+}
+
 static int check_ids(const struct ids *ids, int64_t n_vocab, struct err *err)
 {
     for (size_t i = 0; i < ids->n; i++)

@@ -118,21 +118,25 @@ static void bytes_flush(struct decode_stream *s, size_t i, bool last)
 }
 
 /* A token all of whose characters are of the alphabet stands for bytes, any other for itself. */
-static void push_bytelevel(struct decode_stream *s, size_t i, const char *t, size_t len)
+static void put_bytelevel(struct buf *out, const char *t, size_t len)
 {
-    struct buf *held = &s->stage[i].held;
-    size_t before = held->len;
+    size_t before = out->len;
     for (size_t k = 0, n; k < len; k += n) {
         uint32_t cp;
         n = utf8_decode(t + k, len - k, &cp);
         int byte = n ? bytelevel_byte(cp) : -1;
         if (byte < 0) {
-            held->len = before;
-            buf_put(held, t, len);
+            out->len = before;
+            buf_put(out, t, len);
             break;
         }
-        buf_putc(held, (char)byte);
+        buf_putc(out, (char)byte);
     }
+}
+
+static void push_bytelevel(struct decode_stream *s, size_t i, const char *t, size_t len)
+{
+    put_bytelevel(&s->stage[i].held, t, len);
     bytes_flush(s, i, false);
 }
 
@@ -252,22 +256,26 @@ static void push_strip(struct decode_stream *s, size_t i, const char *t, size_t 
     g->held.len = keep;
 }
 
+static void put_metaspace(const struct decode_step *st, bool drop, const char *t, size_t len, struct buf *out)
+{
+    for (size_t k = 0; k < len;) {
+        if (len - k >= st->len && memcmp(t + k, st->text, st->len) == 0) {
+            if (!drop)
+                buf_putc(out, ' ');
+            k += st->len;
+        } else {
+            buf_putc(out, t[k++]);
+        }
+    }
+}
+
 /* The mark stands for a space; in the first token for the one that was put there. */
 static void push_metaspace(struct decode_stream *s, size_t i, const char *t, size_t len)
 {
     const struct decode_step *st = &s->d->v[i];
     struct buf *held = &s->stage[i].held;
-    bool drop = s->stage[i].n_seen == 0 && !st->keep_first;
     buf_clear(held);
-    for (size_t k = 0; k < len;) {
-        if (len - k >= st->len && memcmp(t + k, st->text, st->len) == 0) {
-            if (!drop)
-                buf_putc(held, ' ');
-            k += st->len;
-        } else {
-            buf_putc(held, t[k++]);
-        }
-    }
+    put_metaspace(st, s->stage[i].n_seen == 0 && !st->keep_first, t, len, held);
     emit(s, i, buf_str(held), held->len);
     buf_clear(held);
 }
@@ -350,4 +358,36 @@ int decode_finish(struct decode_stream *s, struct buf *out, struct err *err)
     for (size_t i = 0; i < s->d->n && !s->rc; i++)
         finish_stage(s, i);
     return result(s);
+}
+
+/* ---- one token ---- */
+
+void decode_token_bytes(const struct decoder *d, const char *piece, size_t len, struct buf *out)
+{
+    struct buf now, next;
+    buf_init(&now);
+    buf_init(&next);
+    buf_put(&now, piece, len);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct decode_step *st = &d->v[i];
+        const char *t = buf_str(&now);
+        int byte = st->kind == DEC_BYTEFALLBACK ? hex_byte(t, now.len) : -1;
+        if (byte >= 0)
+            buf_putc(&next, (char)byte);
+        else if (st->kind == DEC_BYTELEVEL)
+            put_bytelevel(&next, t, now.len);
+        else if (st->kind == DEC_METASPACE)
+            put_metaspace(st, false, t, now.len, &next);
+        else if (st->kind != DEC_REPLACE || pattern_replace(st->pat, t, now.len, st->text, st->len, &next, NULL) < 0)
+            continue; /* what concerns the ends of a text */
+        buf_clear(&now);
+        buf_put(&now, buf_str(&next), next.len);
+        buf_clear(&next);
+        if (byte >= 0)
+            break; /* no text any more */
+    }
+    buf_put(out, buf_str(&now), now.len);
+    out->failed |= now.failed || next.failed;
+    buf_fini(&now);
+    buf_fini(&next);
 }

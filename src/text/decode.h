@@ -69,4 +69,7 @@ void decode_stream_fini(struct decode_stream *s);
 int decode_push(struct decode_stream *s, const char *piece, size_t len, struct buf *out, struct err *err);
 int decode_finish(struct decode_stream *s, struct buf *out, struct err *err);
 
+/* Appends the bytes that a token stands for inside a text, which may be no whole character. */
+void decode_token_bytes(const struct decoder *d, const char *piece, size_t len, struct buf *out);
+
 #endif

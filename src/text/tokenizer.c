@@ -332,6 +332,13 @@ bool tokenizer_piece(const struct tokenizer *t, int32_t id, const char **s, size
     return true;
 }
 
+void tokenizer_token_bytes(const struct tokenizer *t, int32_t id, struct buf *out)
+{
+    const struct token *tok = vocab_at(&t->vocab, id);
+    if (tok)
+        decode_token_bytes(&t->dec, tok->s, tok->len, out);
+}
+
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len)
 {
     return vocab_find(&t->vocab, s, len, TOKEN_MODEL | TOKEN_ADDED);

@@ -52,6 +52,8 @@ int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bo
 int32_t tokenizer_n_ids(const struct tokenizer *t); /* highest id + 1 */
 /* Vocabulary spelling of one id ("Ġthe", "<0x0A>"); false where there is none. */
 bool tokenizer_piece(const struct tokenizer *t, int32_t id, const char **s, size_t *len);
+/* Appends the bytes that an id stands for inside a text; nothing where there is no such token. */
+void tokenizer_token_bytes(const struct tokenizer *t, int32_t id, struct buf *out);
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len); /* by vocabulary spelling; -1 */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 const char *tokenizer_kind(const struct tokenizer *t);   /* for inspect: "byte-level BPE", "SentencePiece BPE" */

@@ -1,0 +1,84 @@
+/* The whole response at once, when all that was asked for has ended.
+ * Reads the engine's requests on the server's thread: nobody else touches them any
+ * more. */
+#include <string.h>
+
+#include "serve/server.h"
+
+static void put_choice(struct buf *out, const struct exchange *x, const struct turn *t, size_t at)
+{
+    const struct gen *g = x->gen;
+    const struct choice *c = &t->choices[at];
+    const struct prompt *p = &g->api.prompts[t->index];
+    size_t len, n_ids;
+    const char *text = forge_request_text(t->r, (int)at, &len);
+    forge_request_ids(t->r, (int)at, &n_ids);
+    buf_putc(out, '{');
+    put_int(out, "index", (int64_t)c->index);
+    if (g->api.chat) {
+        buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+        buf_put_json(out, text, len);
+        buf_puts(out, ",\"refusal\":null},");
+    } else {
+        struct buf whole;
+        buf_init(&whole);
+        if (g->api.echo)
+            buf_put(&whole, p->text, p->len);
+        buf_put(&whole, text, len);
+        buf_puts(out, "\"text\":");
+        buf_put_json(out, buf_str(&whole), whole.len);
+        buf_putc(out, ',');
+        out->failed |= whole.failed;
+        buf_fini(&whole);
+    }
+    if (g->api.n_logprobs >= 0) {
+        logprobs_json(out, x, t, at, 0, n_ids, 0);
+        buf_putc(out, ',');
+    } else
+        buf_puts(out, "\"logprobs\":null,");
+    put_str(out, "finish_reason", finish_reason(c->finish));
+    put_end(out, "}");
+}
+
+/* Not by its own end, but by the server's: nothing is left to say it with but the status. */
+static bool was_cancelled(const struct gen *g)
+{
+    for (size_t i = 0; i < g->api.n_prompts; i++)
+        for (size_t k = 0; k < (size_t)g->api.n; k++)
+            if (g->turns[i].choices[k].finish == FORGE_FINISH_CANCELLED)
+                return true;
+    return false;
+}
+
+void answer(struct exchange *x)
+{
+    struct gen *g = x->gen;
+    struct buf *out = &x->reply.body;
+    struct api_error e = {0};
+    if (g->error.code) {
+        api_fail_engine(&e, NULL, &g->error);
+        reply_error(x, &e);
+        return;
+    }
+    if (was_cancelled(g)) {
+        reply_fail(x, 503, NULL, "The server ended before this request did.");
+        return;
+    }
+    buf_putc(out, '{');
+    put_str(out, "id", g->id);
+    put_str(out, "object", g->api.chat ? "chat.completion" : "text_completion");
+    put_int(out, "created", (int64_t)g->created);
+    put_str(out, "model", x->s->model_id);
+    buf_puts(out, "\"choices\":[");
+    for (size_t i = 0; i < g->api.n_prompts; i++)
+        for (size_t k = 0; k < (size_t)g->api.n; k++) {
+            put_choice(out, x, &g->turns[i], k);
+            buf_putc(out, ',');
+        }
+    put_end(out, "],");
+    usage_json(out, g);
+    buf_putc(out, ',');
+    metrics_json(out, g);
+    buf_puts(out, "}\n");
+    reply_json(x, 200);
+}

@@ -1,0 +1,253 @@
+/* Requests of the engine for an exchange: submitted together, told of by callbacks
+ * on the engine's thread, which write events or, for a whole answer, only note the
+ * end.  Knows nothing of how an answer is spelled. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "serve/server.h"
+
+#define PROGRESS_EVERY 0.25 /* seconds between events of a prefill */
+
+const char *finish_reason(enum forge_finish f)
+{
+    return f == FORGE_FINISH_EOS || f == FORGE_FINISH_STOP ? "stop" : "length";
+}
+
+/* ---- callbacks, on the engine's thread ---- */
+
+/* Also between ticks: a client that left costs one step at most. */
+static void look_for_client(struct exchange *x)
+{
+    if (x->gone || !http_left(x))
+        return;
+    x->gone = true;
+    gen_cancel(x);
+}
+
+static void turn_ended(struct exchange *x, struct turn *t, enum forge_finish finish)
+{
+    struct gen *g = x->gen;
+    const struct forge_error *err = forge_request_error(t->r);
+    if (finish == FORGE_FINISH_ERROR && g->error.code == 0) {
+        g->error = *err;
+        g->error.code = err->code ? err->code : FORGE_ERR_INTERNAL;
+    }
+    if (finish != FORGE_FINISH_CANCELLED)
+        atomic_store(&x->s->device_failed, finish == FORGE_FINISH_ERROR && err->code == FORGE_ERR_DEVICE);
+    counts_ended(x->s, t);
+    atomic_fetch_sub(&x->s->n_requests, 1);
+    if (--g->n_left > 0)
+        return;
+    x->done = true;
+    if (g->api.stream)
+        sse_end(x);
+}
+
+static int on_piece(void *user, const struct forge_piece *p)
+{
+    struct turn *t = user;
+    struct exchange *x = t->x;
+    struct choice *c = &t->choices[p->sample];
+    mutex_lock(x->lock);
+    look_for_client(x);
+    if (x->gen->api.stream && !x->gone)
+        sse_piece(x, t, p);
+    if (p->finish != FORGE_FINISH_NONE) {
+        c->ended = true;
+        c->finish = p->finish;
+        if (++t->n_ended == (size_t)x->gen->api.n)
+            turn_ended(x, t, p->finish);
+    }
+    if (x->done || x->out.len > 0)
+        http_resume(x);
+    mutex_unlock(x->lock);
+    return 0;
+}
+
+static int on_prefill(void *user, size_t done, size_t total)
+{
+    struct turn *t = user;
+    struct exchange *x = t->x;
+    double now = clock_now();
+    mutex_lock(x->lock);
+    look_for_client(x);
+    if (x->gen->api.stream && x->gen->api.return_progress && (done == total || now - t->t_progress > PROGRESS_EVERY)) {
+        t->t_progress = now;
+        sse_progress(x, t, done, total);
+        http_resume(x);
+    }
+    mutex_unlock(x->lock);
+    return 0;
+}
+
+void gen_cancel(struct exchange *x)
+{
+    for (size_t i = 0; i < x->gen->api.n_prompts; i++)
+        if (x->gen->turns[i].r)
+            forge_request_cancel(x->gen->turns[i].r);
+}
+
+/* ---- beginning and end ---- */
+
+void gen_free(struct exchange *x)
+{
+    struct gen *g = x->gen;
+    if (!g)
+        return;
+    for (size_t i = 0; g->turns && i < g->api.n_prompts; i++) {
+        struct turn *t = &g->turns[i];
+        forge_request_free(t->r); /* nobody is called back any more */
+        if (t->r && t->n_ended < (size_t)g->api.n) {
+            atomic_fetch_sub(&x->s->n_requests, 1);
+            counts_ended(x->s, NULL);
+        }
+        free(t->choices);
+    }
+    free(g->turns);
+    api_fini(&g->api);
+    free(g);
+    x->gen = NULL;
+}
+
+static bool make_turns(struct exchange *x)
+{
+    struct gen *g = x->gen;
+    g->turns = mem_array(g->api.n_prompts, sizeof *g->turns);
+    for (size_t i = 0; g->turns && i < g->api.n_prompts; i++) {
+        struct turn *t = &g->turns[i];
+        t->x = x;
+        t->index = i;
+        t->choices = mem_array((size_t)g->api.n, sizeof *t->choices);
+        if (!t->choices)
+            return false;
+        for (size_t k = 0; k < (size_t)g->api.n; k++)
+            t->choices[k].index = i * (size_t)g->api.n + k;
+    }
+    g->n_left = g->api.n_prompts;
+    return g->turns != NULL;
+}
+
+static bool submit_all(struct exchange *x, struct api_error *e)
+{
+    struct gen *g = x->gen;
+    g->t_submit = clock_now();
+    for (size_t i = 0; i < g->api.n_prompts; i++) {
+        struct turn *t = &g->turns[i];
+        struct forge_request_params p;
+        struct forge_error err = {0};
+        api_request(&g->api, i, &p);
+        p.on_piece = on_piece;
+        p.on_prefill = on_prefill;
+        p.user = t;
+        atomic_fetch_add(&x->s->n_requests, 1);
+        if (forge_submit(x->s->e, &p, &t->r, &err) < 0) {
+            atomic_fetch_sub(&x->s->n_requests, 1);
+            return api_fail_engine(e, g->api.chat ? "messages" : "prompt", &err);
+        }
+    }
+    return true;
+}
+
+static bool may_begin(struct server *s, struct api_error *e)
+{
+    if (atomic_load(&s->draining))
+        return api_fail(e, 503, NULL, "The server is about to end; send this again later.");
+    if (atomic_load(&s->n_requests) >= (size_t)s->slots + (size_t)s->p.max_queue)
+        return api_fail(e, 429, NULL, "All %d slots are in use and %d requests wait; send this again later.", s->slots,
+                        s->p.max_queue);
+    return true;
+}
+
+static bool start(struct exchange *x, bool chat, struct api_error *e)
+{
+    struct gen *g;
+    bool ok = false;
+    cJSON *body = fields_body(x, e);
+    if (!body)
+        return false;
+    g = x->gen = mem_array(1, sizeof *g);
+    if (!g) {
+        cJSON_Delete(body);
+        return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+    }
+    snprintf(g->id, sizeof g->id, "%s-%016llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)rng_fresh_seed());
+    g->created = time(NULL);
+    if (api_read(&g->api, x->s, body, chat, e) && may_begin(x->s, e)) {
+        if (!make_turns(x))
+            api_fail(e, 503, NULL, "There is not enough memory for this request.");
+        else {
+            for (size_t i = 0; g->api.stream && i < g->api.n_prompts; i++)
+                sse_begin(x, &g->turns[i]);
+            ok = submit_all(x, e);
+        }
+    }
+    cJSON_Delete(body);
+    return ok;
+}
+
+void gen_start(struct exchange *x, bool chat)
+{
+    struct api_error e = {0};
+    if (start(x, chat, &e))
+        return;
+    gen_free(x);
+    reply_error(x, &e);
+}
+
+void handle_completions(struct exchange *x)
+{
+    gen_start(x, false);
+}
+
+/* ---- what it came to ---- */
+
+struct usage gen_usage(const struct gen *g)
+{
+    struct usage u = {0};
+    for (size_t i = 0; i < g->api.n_prompts; i++) {
+        const struct forge_metrics *m = forge_request_metrics(g->turns[i].r);
+        u.prompt += m->input_tokens;
+        u.completion += m->output_tokens;
+        u.cached += m->cached_tokens;
+    }
+    return u;
+}
+
+void usage_json(struct buf *out, const struct gen *g)
+{
+    struct usage u = gen_usage(g);
+    buf_puts(out, "\"usage\":{");
+    put_int(out, "prompt_tokens", (int64_t)u.prompt);
+    put_int(out, "completion_tokens", (int64_t)u.completion);
+    put_int(out, "total_tokens", (int64_t)(u.prompt + u.completion));
+    buf_printf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}", (unsigned long long)u.cached);
+}
+
+/* Of the first prompt; what was not measured is left out. */
+void metrics_json(struct buf *out, const struct gen *g)
+{
+    const struct forge_metrics *m = forge_request_metrics(g->turns[0].r);
+    const struct {
+        const char *key;
+        double value;
+    } times[] = {
+        {"throughput", m->decode_tok_s},  {"ttft_ms", m->ttft_ms},          {"tpot_ms", m->tpot_ms},
+        {"queued_ms", m->queued_s * 1e3}, {"prefill_ms", m->prefill_s * 1e3}, {"decode_ms", m->decode_s * 1e3},
+    };
+    buf_puts(out, "\"metrics\":{");
+    put_int(out, "input_tokens", (int64_t)m->input_tokens);
+    put_int(out, "output_tokens", (int64_t)m->output_tokens);
+    put_int(out, "cached_tokens", (int64_t)m->cached_tokens);
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (times[i].value > 0)
+            buf_printf(out, "\"%s\":%.3f,", times[i].key, times[i].value);
+    if (m->drafted_tokens > 0) {
+        put_int(out, "drafted_tokens", (int64_t)m->drafted_tokens);
+        put_int(out, "accepted_tokens", (int64_t)m->accepted_tokens);
+    }
+    buf_printf(out, "\"seed\":%llu}", (unsigned long long)forge_request_seed(g->turns[0].r));
+}

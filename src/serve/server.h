@@ -1,0 +1,282 @@
+/* Private to the server: a request on its way through, and what the files ask of
+ * each other.
+ *
+ *   http.c      libmicrohttpd: connections, bodies in, responses out
+ *   server.c    opening, draining, closing; clients that left or are slow
+ *   route.c     which handler answers which path; keys, methods, limits
+ *   fields.c    members of a JSON body into a struct, by a table
+ *   params.c    the fields of a completion
+ *   gen.c       requests of the engine for an exchange, and its callbacks
+ *   sse.c       events of a stream
+ *   answer.c    the whole response at once
+ *   logprobs.c  log-probabilities as the protocol spells them
+ *   reply.c     JSON replies and error objects
+ *   info.c      models, health, props; metrics.c: /metrics; text.c: tokens
+ *   log.c       one line for each request
+ *
+ * Threads: libmicrohttpd's run handlers, the engine's runs callbacks, the
+ * program's ticks.  `lock` of an exchange guards what callbacks and others share;
+ * the server's lock is taken before it, never after.  Neither is held around
+ * forge_request_free. */
+#ifndef FORGE_SERVE_SERVER_H
+#define FORGE_SERVE_SERVER_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/thread.h"
+#include "serve/serve.h"
+
+#define BODY_MAX ((size_t)16 << 20) /* bytes of a request's body */
+#define URL_MAX 320
+
+struct exchange;
+struct gen;
+
+/* ---- counts for /metrics and /health ---- */
+enum { N_BUCKETS = 12 };
+struct histogram {
+    uint64_t count[N_BUCKETS + 1]; /* not cumulative; the last is beyond all bounds */
+    double sum;
+};
+struct counts {
+    uint64_t by_class[6];              /* responses by status / 100 */
+    uint64_t prompt_tokens, cached_tokens, new_tokens, drafted, accepted;
+    uint64_t cancelled, failed, refused; /* left by the client; by an error; 429 and 503 */
+    struct histogram ttft, tpot, e2e;  /* seconds */
+};
+
+/* A connection, of which a client may make too much or too little use. */
+struct peer {
+    struct peer *next, *prev;
+    int fd;
+    bool busy;      /* a request is being answered */
+    double t_since; /* it has been waiting for a request */
+};
+
+struct server {
+    struct forge_engine *e;
+    struct serve_params p;
+    char *api_key, *cors;
+    char url[URL_MAX], model_id[128];
+    bool local;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    bool engine_started;
+    time_t t_created;
+    double t_start;
+    int slots;
+    atomic_bool draining, device_failed;
+    atomic_size_t n_requests; /* of the engine that have not ended */
+    struct mutex *lock;       /* guards what follows */
+    struct exchange *first;
+    size_t n_exchanges;
+    struct peer *peers;
+    struct mutex *counts_lock; /* of counts; taken last */
+    struct counts counts;
+};
+
+/* ---- a request and its response ---- */
+struct reply {
+    int status;           /* 0 = there is none yet */
+    const char *type;     /* Content-Type */
+    struct buf body;
+    const char *fixed;    /* instead of body: bytes that live on, fixed_len of them */
+    size_t fixed_len;
+    const char *allow;    /* of 405 */
+    int retry_after;      /* seconds, 0 = not said */
+    bool close;
+    bool is_page;
+};
+
+struct route;
+
+enum exchange_state { EX_READING, EX_GENERATING, EX_ANSWERED };
+
+struct exchange {
+    struct server *s;
+    struct exchange *next, *prev;
+    struct MHD_Connection *conn;
+    struct peer *peer;
+    const struct route *route; /* NULL = there is no such path */
+    char method[12];
+    const char *rest;          /* of the path, behind a route that is a prefix; owned */
+    struct buf body;
+    bool drop;                 /* the body is not wanted */
+    bool too_large;
+    enum exchange_state state;
+    double t_start;
+    struct reply reply;
+    struct gen *gen;           /* NULL = nothing is generated */
+    /* under lock, while something is generated */
+    struct mutex *lock;
+    bool suspended, done, gone; /* done: all is in `out`, or can be read; gone: the client left */
+    struct buf out;            /* of a stream: not sent yet from out_pos on */
+    size_t out_pos;
+    double t_sent;
+};
+
+struct route {
+    const char *path;
+    const char *methods;       /* "GET", "POST" */
+    bool is_prefix, is_open;   /* open: without a key */
+    void (*handle)(struct exchange *x);
+};
+
+/* ---- route.c ---- */
+/* Finds the route of a path, and refuses what can be refused before the body came. */
+void route_begin(struct exchange *x, const char *path);
+/* All has come: a reply, or something to be generated. */
+void route_handle(struct exchange *x);
+
+/* ---- reply.c ---- */
+struct api_error {
+    int status;
+    const char *code;   /* NULL = null */
+    char param[64];     /* the field; empty = null */
+    char message[400];
+};
+/* Returns false, so that checks can end with it. */
+bool api_fail(struct api_error *e, int status, const char *param, const char *fmt, ...) ATTR_PRINTF(4, 5);
+/* What failed in the engine, without its words where those may tell of files. */
+bool api_fail_engine(struct api_error *e, const char *param, const struct forge_error *err);
+void reply_error(struct exchange *x, const struct api_error *e);
+void reply_fail(struct exchange *x, int status, const char *param, const char *fmt, ...) ATTR_PRINTF(4, 5);
+/* The error object, without a newline. */
+void error_json(struct buf *out, const struct api_error *e);
+/* x->reply.body is what it says. */
+void reply_json(struct exchange *x, int status);
+void put_str(struct buf *out, const char *key, const char *value); /* "key":"value", */
+void put_int(struct buf *out, const char *key, int64_t value);
+void put_num(struct buf *out, const char *key, double value);
+void put_bool(struct buf *out, const char *key, bool value);
+void put_end(struct buf *out, const char *close); /* takes a comma off */
+
+/* ---- fields.c ---- */
+enum field_type { FIELD_NUM, FIELD_INT, FIELD_BOOL };
+struct field {
+    const char *name;
+    enum field_type type; /* double, int64_t, bool */
+    double min, max;
+    size_t off;
+};
+/* Members that are missing or null leave what is there; others must fit.  A row with name NULL ends the table. */
+bool fields_read(const struct field *table, const cJSON *obj, void *out, struct api_error *e);
+/* The body as an object, freed with cJSON_Delete; NULL with an error. */
+cJSON *fields_body(struct exchange *x, struct api_error *e);
+/* A list of ids; false with an error that names `name`. */
+bool fields_ids(const cJSON *list, const char *name, int32_t **ids, size_t *n, struct api_error *e);
+const char *json_kind(const cJSON *item); /* "a string", for messages */
+
+/* ---- params.c ---- */
+struct prompt {
+    char *text; /* or */
+    size_t len;
+    int32_t *ids;
+    size_t n_ids;
+};
+
+struct api {
+    bool chat;
+    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+    int64_t top_k, max_tokens, max_completion_tokens, n, seed, top_logprobs, n_logprobs; /* -1 = not given */
+    bool stream, include_usage, return_progress, ignore_eos, echo, logprobs;
+    bool has_seed;
+    struct forge_logit_bias *bias;
+    size_t n_bias;
+    char **stops;
+    size_t n_stops;
+    struct prompt *prompts;
+    size_t n_prompts;
+    struct chat *chat_state; /* of a chat: chat.c's */
+};
+bool api_read(struct api *a, struct server *s, const cJSON *body, bool chat, struct api_error *e);
+void api_fini(struct api *a);
+/* Borrows from a. */
+void api_request(const struct api *a, size_t prompt, struct forge_request_params *p);
+
+/* ---- gen.c ---- */
+/* One of n continuations of a prompt: a choice of the response. */
+struct choice {
+    size_t index;
+    size_t n_told;     /* ids in events so far */
+    size_t n_text;     /* bytes of text in events so far, for offsets */
+    bool begun, ended;
+    enum forge_finish finish;
+};
+struct turn { /* a prompt */
+    struct exchange *x;
+    size_t index;
+    struct forge_request *r;
+    struct choice *choices; /* [api.n] */
+    size_t n_ended;
+    size_t n_echo;          /* bytes of the prompt before the text */
+    double t_progress;
+};
+struct gen {
+    struct api api;
+    char id[48];
+    time_t created;
+    struct turn *turns; /* [api.n_prompts] */
+    size_t n_left;      /* turns that have not ended */
+    struct forge_error error; /* of the first that failed */
+    double t_submit;
+};
+/* Submits what the body asks for: x->gen, or a reply that says why not. */
+void gen_start(struct exchange *x, bool chat);
+void gen_free(struct exchange *x);
+void gen_cancel(struct exchange *x); /* under x->lock */
+const char *finish_reason(enum forge_finish f);
+struct usage {
+    uint64_t prompt, completion, cached;
+};
+struct usage gen_usage(const struct gen *g);
+void usage_json(struct buf *out, const struct gen *g); /* "usage":{...} */
+void metrics_json(struct buf *out, const struct gen *g); /* "metrics":{...} */
+
+/* ---- sse.c: all under x->lock, into x->out ---- */
+void sse_begin(struct exchange *x, struct turn *t);
+void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p);
+void sse_progress(struct exchange *x, struct turn *t, size_t done, size_t total);
+void sse_end(struct exchange *x);
+void sse_alive(struct exchange *x);
+
+/* ---- answer.c ---- */
+void answer(struct exchange *x); /* the reply, when all have ended */
+
+/* ---- logprobs.c ---- */
+/* "logprobs":{...} of ids first..first+n of a choice, in the words of the chat or of the older protocol. */
+void logprobs_json(struct buf *out, const struct exchange *x, const struct turn *t, size_t choice, size_t first, size_t n,
+                   size_t offset);
+
+/* ---- http.c ---- */
+int http_start(struct server *s, struct err *err);
+void http_resume(struct exchange *x); /* under x->lock */
+bool http_left(const struct exchange *x); /* under x->lock: its client has gone */
+
+/* ---- info.c, metrics.c, text.c, log.c ---- */
+void handle_page(struct exchange *x);
+void handle_openapi(struct exchange *x);
+void handle_models(struct exchange *x);
+void handle_model(struct exchange *x);
+void handle_health(struct exchange *x);
+void handle_props(struct exchange *x);
+void handle_metrics(struct exchange *x);
+void handle_tokenize(struct exchange *x);
+void handle_detokenize(struct exchange *x);
+void handle_apply_template(struct exchange *x);
+void handle_completions(struct exchange *x);
+void handle_chat(struct exchange *x);
+void counts_answered(struct exchange *x);          /* a response is through */
+void counts_ended(struct server *s, const struct turn *t); /* a request of the engine has ended */
+void log_exchange(struct exchange *x);
+
+/* ---- made at build time from data/ ---- */
+extern const char serve_page[], serve_openapi[];
+extern const size_t serve_page_len, serve_openapi_len;
+
+#endif

@@ -1,0 +1,122 @@
+/* Events of a stream: a role, pieces of text, one finish_reason for each choice,
+ * the usage where it was asked for, and [DONE].  A failure in the middle is an event
+ * with the error object, and the end.  All into x->out, under x->lock. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/server.h"
+
+static void event_begin(struct exchange *x)
+{
+    const struct gen *g = x->gen;
+    x->t_sent = clock_now();
+    buf_puts(&x->out, "data: {");
+    put_str(&x->out, "id", g->id);
+    put_str(&x->out, "object", g->api.chat ? "chat.completion.chunk" : "text_completion");
+    put_int(&x->out, "created", (int64_t)g->created);
+    put_str(&x->out, "model", x->s->model_id);
+    buf_puts(&x->out, "\"choices\":[");
+}
+
+static void event_end(struct exchange *x)
+{
+    buf_puts(&x->out, x->gen->api.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+/* One choice with some text, or with its finish reason. */
+static void choice_event(struct exchange *x, struct turn *t, size_t choice, const char *key, const char *text, size_t len,
+                         size_t n_ids, const char *finish)
+{
+    struct choice *c = &t->choices[choice];
+    struct buf *out = &x->out;
+    bool chat = x->gen->api.chat;
+    event_begin(x);
+    buf_putc(out, '{');
+    put_int(out, "index", (int64_t)c->index);
+    if (chat) {
+        buf_puts(out, "\"delta\":{");
+        if (!c->begun)
+            buf_puts(out, "\"role\":\"assistant\",");
+    }
+    if (key) {
+        buf_printf(out, "\"%s\":", key);
+        buf_put_json(out, text, len);
+        buf_putc(out, ',');
+    }
+    if (chat)
+        put_end(out, "},");
+    if (n_ids > 0 && x->gen->api.n_logprobs >= 0) {
+        logprobs_json(out, x, t, choice, c->n_told, n_ids, c->n_text);
+        buf_putc(out, ',');
+    } else
+        buf_puts(out, "\"logprobs\":null,");
+    put_str(out, "finish_reason", finish);
+    put_end(out, "}");
+    event_end(x);
+    c->begun = true;
+    c->n_told += n_ids;
+}
+
+void sse_begin(struct exchange *x, struct turn *t)
+{
+    const struct prompt *p = &x->gen->api.prompts[t->index];
+    for (size_t i = 0; i < (size_t)x->gen->api.n; i++) {
+        if (x->gen->api.chat)
+            choice_event(x, t, i, "content", "", 0, 0, NULL);
+        else if (x->gen->api.echo && p->len > 0)
+            choice_event(x, t, i, "text", p->text, p->len, 0, NULL);
+    }
+}
+
+void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
+{
+    size_t at = (size_t)p->sample;
+    struct choice *c = &t->choices[at];
+    const char *key = x->gen->api.chat ? "content" : "text";
+    if (p->text_len > 0 || (p->n_ids > 0 && x->gen->api.n_logprobs >= 0)) {
+        choice_event(x, t, at, key, p->text, p->text_len, p->n_ids, NULL);
+        c->n_text += p->text_len;
+    } else
+        c->n_told += p->n_ids;
+    if (p->finish != FORGE_FINISH_NONE && p->finish < FORGE_FINISH_CANCELLED)
+        choice_event(x, t, at, x->gen->api.chat ? NULL : "text", "", 0, 0, finish_reason(p->finish));
+}
+
+void sse_progress(struct exchange *x, struct turn *t, size_t done, size_t total)
+{
+    event_begin(x);
+    buf_puts(&x->out, "],\"prompt_progress\":{");
+    put_int(&x->out, "index", (int64_t)t->index);
+    put_int(&x->out, "processed", (int64_t)done);
+    put_int(&x->out, "total", (int64_t)total);
+    put_int(&x->out, "time_ms", (int64_t)((clock_now() - x->gen->t_submit) * 1e3));
+    put_end(&x->out, "}}\n\n");
+}
+
+void sse_end(struct exchange *x)
+{
+    struct gen *g = x->gen;
+    struct api_error e = {0};
+    if (g->error.code) {
+        api_fail_engine(&e, NULL, &g->error);
+        buf_puts(&x->out, "data: ");
+        error_json(&x->out, &e);
+        buf_puts(&x->out, "\n\n");
+        return;
+    }
+    if (g->api.include_usage) {
+        event_begin(x);
+        buf_puts(&x->out, "],");
+        usage_json(&x->out, g);
+        buf_putc(&x->out, ',');
+        metrics_json(&x->out, g);
+        buf_puts(&x->out, "}\n\n");
+    }
+    buf_puts(&x->out, "data: [DONE]\n\n");
+}
+
+void sse_alive(struct exchange *x)
+{
+    x->t_sent = clock_now();
+    buf_puts(&x->out, ": waiting\n\n");
+}
