@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
+#include "text/json_schema.h"
 #include "text/token_trie.h"
 
 /* A grammar by its text. */
@@ -97,8 +98,7 @@ static int make_text(struct constrain_text **out, const char *text, bool is_sche
     }
     t->is_schema = is_schema;
     t->users = 1;
-    int rc = is_schema ? err_set(err, ERR_UNSUPPORTED, "json_schema: not read yet")
-                       : grammar_from_gbnf(&t->g, text, strlen(text), err);
+    int rc = is_schema ? grammar_from_schema(&t->g, text, strlen(text), err) : grammar_from_gbnf(&t->g, text, strlen(text), err);
     if (rc < 0)
         free_text(t);
     else
