@@ -8,10 +8,12 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cli/bench.h"
+#include "cli/bench_online.h"
 #include "cli/cmd.h"
 
 struct bench_args {
-    struct num_list prompt, gen, depth, batch;
+    struct num_list prompt, gen, depth, batch, concurrency;
+    const char *server, *prompts;
     int64_t reps;
     bool json, csv, md;
     const char *compare;
@@ -34,9 +36,11 @@ static const struct opt opts[] = {
     {"md", 0, OPT_FLAG, F(md), 0, NULL, NULL, NULL, "as a Markdown table"},
     {"compare", 0, OPT_STR, F(compare), 0, "FILE", NULL, NULL,
      "an earlier run's --json: each test's ratio to it is printed too"},
-    {"concurrency", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"server", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"prompts", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"server", 0, OPT_STR, F(server), 0, "URL", NULL, NULL,
+     "measure a running server instead: streaming completions of -n tokens (the first of the list), each prompt -r times"},
+    {"prompts", 0, OPT_STR, F(prompts), 0, "FILE", NULL, NULL,
+     "for --server: one prompt a line, or objects with \"prompt\" and \"max_tokens\""},
+    {"concurrency", 0, OPT_NUMS, F(concurrency), 0, "N,...", "1..1024", "1,4,16", "for --server: clients at once"},
     {"simulate", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {0},
 };
@@ -176,6 +180,19 @@ static void describe(struct bench *b, const struct common *c)
     b->compile_ms = 1e3 * load_compile_s(l);
 }
 
+static int run_online(const struct bench_args *a)
+{
+    if (!a->server || !a->prompts)
+        return msg_usage("bench", "--server URL and --prompts FILE need each other");
+    if (a->csv || a->compare)
+        return msg_usage("bench", "--server has neither --csv nor --compare; there are --json and --md");
+    if (a->concurrency.n == 0 || a->gen.n == 0 || a->gen.v[0] < 1)
+        return msg_usage("bench", "--server needs clients (--concurrency) and tokens (-n) of at least 1");
+    struct online_args o = {a->server, a->prompts, &a->concurrency, a->gen.v[0], a->reps, a->json, a->md};
+    interrupt_catch();
+    return online_bench(&o);
+}
+
 static int run(void *args, const struct common *c)
 {
     const struct bench_args *a = args;
@@ -184,6 +201,8 @@ static int run(void *args, const struct common *c)
     size_t n;
     if (a->json + a->csv + a->md > 1)
         return msg_usage("bench", "give only one of --json, --csv and --md");
+    if (a->server || a->prompts)
+        return run_online(a);
     struct bench_test *tests = plan(a, &n);
     if (!tests)
         return msg_fail(ERR_NOMEM, "out of memory");
@@ -218,7 +237,8 @@ static int run(void *args, const struct common *c)
 const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "Measure tokens per second, and the share of what the machine can do",
-    .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [--compare FILE] [flags]",
+    .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [--compare FILE] [flags]\n"
+             "       forge bench --server URL --prompts FILE [--concurrency N,...] [-n N] [-r N] [--json | --md]",
     .notes = "Prefill takes whole steps of --chunk here; the other commands take smaller ones on the CPU, so that no\n"
              "step lasts longer than about a second.",
     .opts = opts,
