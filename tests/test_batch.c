@@ -23,10 +23,15 @@ struct kind {
     struct forge_request_params p;
 };
 
+enum { SAMPLES = 4 };
+
 struct told { /* by pieces */
-    int32_t ids[TOLD_MAX];
-    size_t n, n_text, n_last;
-    char text[8192];
+    struct { /* samples run beside each other */
+        int32_t ids[TOLD_MAX];
+        size_t n, n_text;
+        char text[2048];
+    } s[SAMPLES];
+    size_t n_last;
 };
 
 struct result {
@@ -64,7 +69,7 @@ static void make_kind(struct kind *k, int i, int n_vocab)
     k->p.n_ids = (size_t)lengths[i];
     k->p.ignore_eos = i % 3 != 0;
     k->p.n_logprobs = i % 4 == 3 ? 2 : -1;
-    k->p.n_samples = i == 3 || i == 7 ? 3 : 1;
+    k->p.n_samples = i == 3 || i == 7 ? 3 : i == 9 ? SAMPLES : 1;
     k->p.sampling.temp = i % 2 ? 0.9 : 0;
     k->p.sampling.top_k = i == 5 ? 20 : 0;
     k->p.sampling.repeat_penalty = i == 9 ? 1.3 : 1;
@@ -75,12 +80,14 @@ static void make_kind(struct kind *k, int i, int n_vocab)
 static int take(void *user, const struct forge_piece *p)
 {
     struct told *t = user;
-    ck_assert_uint_le(t->n + p->n_ids, TOLD_MAX);
-    ck_assert_uint_lt(t->n_text + p->text_len, sizeof t->text);
+    ck_assert_int_lt(p->sample, SAMPLES);
+    size_t *n = &t->s[p->sample].n, *n_text = &t->s[p->sample].n_text;
+    ck_assert_uint_le(*n + p->n_ids, TOLD_MAX);
+    ck_assert_uint_lt(*n_text + p->text_len, sizeof t->s[0].text);
     for (size_t i = 0; i < p->n_ids; i++)
-        t->ids[t->n++] = p->ids[i];
-    memcpy(t->text + t->n_text, p->text, p->text_len);
-    t->n_text += p->text_len;
+        t->s[p->sample].ids[(*n)++] = p->ids[i];
+    memcpy(t->s[p->sample].text + *n_text, p->text, p->text_len);
+    *n_text += p->text_len;
     t->n_last += p->finish != FORGE_FINISH_NONE;
     return 0;
 }
@@ -90,7 +97,7 @@ static void take_best(struct result *out, const struct forge_request *r)
     size_t n;
     const struct forge_logprob *row;
     out->finish = forge_request_finish(r, 0);
-    for (int i = 1; i < 3; i++)
+    for (int i = 1; i < SAMPLES; i++)
         if (forge_request_finish(r, i) == FORGE_FINISH_CANCELLED)
             out->finish = FORGE_FINISH_CANCELLED;
     for (size_t i = 0; (row = forge_request_logprobs(r, 0, i, &n)) != NULL; i++)
@@ -101,8 +108,13 @@ static void take_best(struct result *out, const struct forge_request *r)
 static void same(const struct result *a, const struct result *want, const char *what, int i)
 {
     const struct told *t = &a->told, *w = &want->told;
-    test_that(t->n == w->n && memcmp(t->ids, w->ids, t->n * sizeof *t->ids) == 0, "%s: request %d has other ids", what, i);
-    test_that(t->n_text == w->n_text && memcmp(t->text, w->text, t->n_text) == 0, "%s: request %d has another text", what, i);
+    for (int k = 0; k < SAMPLES; k++) {
+        size_t n = t->s[k].n, n_text = t->s[k].n_text;
+        test_that(n == w->s[k].n && memcmp(t->s[k].ids, w->s[k].ids, n * sizeof(int32_t)) == 0,
+                  "%s: request %d, sample %d has other ids", what, i, k);
+        test_that(n_text == w->s[k].n_text && memcmp(t->s[k].text, w->s[k].text, n_text) == 0,
+                  "%s: request %d, sample %d has another text", what, i, k);
+    }
     test_that(a->finish == want->finish && t->n_last == w->n_last, "%s: request %d ends otherwise", what, i);
     test_that(a->n_best == want->n_best && memcmp(a->best, want->best, a->n_best * sizeof *a->best) == 0,
               "%s: request %d has other log-probabilities", what, i);
@@ -251,8 +263,10 @@ static void check_arrival(const struct arrival *a, const struct result *want, co
         return;
     }
     test_that(a->cancel_at > 0, "%s: request %d was cancelled by nobody", what, a->kind);
-    test_that(t->n <= want[a->kind].told.n && memcmp(t->ids, want[a->kind].told.ids, t->n * sizeof *t->ids) == 0,
-              "%s: request %d, cancelled, has other ids", what, a->kind);
+    const struct told *w = &want[a->kind].told;
+    for (int k = 0; k < SAMPLES; k++)
+        test_that(t->s[k].n <= w->s[k].n && memcmp(t->s[k].ids, w->s[k].ids, t->s[k].n * sizeof(int32_t)) == 0,
+                  "%s: request %d, cancelled, has other ids", what, a->kind);
 }
 
 static void mix(const struct kind *kinds, const struct result *want, const char *model, uint64_t seed)
@@ -572,6 +586,59 @@ START_TEST(prefixes_are_reused)
 }
 END_TEST
 
+/* ---- samples ---- */
+
+/* The prompt is computed once, its pages are held by all samples, and each gives what it gives alone: the draws of
+ * (seed, sample), which a greedy one does not need. */
+START_TEST(samples_share_the_prompt)
+{
+    static const int n_prompt[] = {37, 48, 1}; /* inside a page, at the end of one, less than one */
+    struct forge_engine_params ep = small_params(kept[_i].model, "cpu", FORGE_MATH_EXACT);
+    int32_t ids[48];
+    ep.page_size = 16;
+    ep.max_seqs = 6;
+    ep.no_prefix_cache = 1;
+    struct forge_engine *e = engine_with(&ep);
+    for (int i = 0; i < 48; i++)
+        ids[i] = 3 + (i * 29) % 90;
+    for (int i = 0; i < 6; i++) {
+        struct result many = {0};
+        struct forge_request_params p = request_params(NULL, 20);
+        p.ids = ids;
+        p.n_ids = (size_t)n_prompt[i / 2];
+        p.ignore_eos = 1;
+        p.n_samples = SAMPLES;
+        p.n_logprobs = i == 3 ? 2 : -1;
+        p.sampling.temp = i % 2 ? 1.1 : 0;
+        p.sampling.seed = 5;
+        p.sampling.has_seed = 1;
+        p.on_piece = take;
+        p.user = &many.told;
+        uint64_t before = forge_engine_stats(e)->rows, steps = forge_engine_stats(e)->steps;
+        struct forge_request *r = generate(e, &p);
+        ck_assert_uint_eq(forge_engine_stats(e)->rows - before, (uint64_t)n_prompt[i / 2] + SAMPLES * 19);
+        ck_assert_uint_le(forge_engine_stats(e)->steps - steps, 22);
+        for (int k = 1; k < SAMPLES; k++) {
+            bool alike = memcmp(many.told.s[0].ids, many.told.s[k].ids, 20 * sizeof(int32_t)) == 0;
+            test_that(alike == (i % 2 == 0), "%d: samples 0 and %d are %s", i, k, alike ? "alike" : "not alike");
+        }
+        forge_request_free(r);
+        struct forge_engine_params one = ep;
+        struct result alone_one = {0};
+        one.max_seqs = 1; /* one after the other */
+        struct forge_engine *f = engine_with(&one);
+        p.user = &alone_one.told;
+        forge_request_free(generate(f, &p));
+        many.n_best = alone_one.n_best;
+        same(&many, &alone_one, "samples", i);
+        ck_assert_uint_le(forge_engine_stats(f)->rows, (uint64_t)n_prompt[i / 2] * (kept[_i].window ? 4 : 1) + SAMPLES * 20 + 48);
+        forge_engine_close(f);
+    }
+    balanced(e);
+    forge_engine_close(e);
+}
+END_TEST
+
 /* ---- what is told of it ---- */
 
 START_TEST(figures)
@@ -624,6 +691,7 @@ int main(void)
     tcase_add_test(t, an_error_is_its_own);
     tcase_add_test(t, callbacks_in_a_step_of_many);
     tcase_add_loop_test(t, prefixes_are_reused, 0, (int)(sizeof kept / sizeof *kept));
+    tcase_add_loop_test(t, samples_share_the_prompt, 0, (int)(sizeof kept / sizeof *kept));
     tcase_add_test(t, figures);
     suite_add_tcase(s, t);
     return test_main(s);

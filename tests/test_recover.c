@@ -124,15 +124,18 @@ static struct forge_request_params params_of(const struct kind *k)
     return p;
 }
 
-struct told { /* by pieces, all samples one after the other */
-    int32_t ids[256];
+struct told_sample { /* by pieces */
+    int32_t ids[128];
     size_t n, n_text;
-    char text[4096];
+    char text[1024];
+};
+struct told {
+    struct told_sample s[4];
 };
 
 static int tell(void *user, const struct forge_piece *p)
 {
-    struct told *t = user;
+    struct told_sample *t = &((struct told *)user)->s[p->sample];
     for (size_t i = 0; i < p->n_ids; i++)
         t->ids[t->n++] = p->ids[i];
     memcpy(t->text + t->n_text, p->text, p->text_len);
@@ -140,10 +143,14 @@ static int tell(void *user, const struct forge_piece *p)
     return 0;
 }
 
-static void same_told(const struct told *a, const struct told *b, const char *name, int at)
+static void same_told(const struct told *x, const struct told *y, const char *name, int at)
 {
-    test_that(a->n == b->n && memcmp(a->ids, b->ids, a->n * sizeof *a->ids) == 0, "%s, call %d fails: other ids", name, at);
-    test_that(a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0, "%s, call %d fails: other text", name, at);
+    for (int k = 0; k < 4; k++) {
+        const struct told_sample *a = &x->s[k], *b = &y->s[k];
+        test_that(a->n == b->n && memcmp(a->ids, b->ids, a->n * sizeof *a->ids) == 0, "%s, call %d fails: other ids", name, at);
+        test_that(a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0, "%s, call %d fails: other text", name,
+                  at);
+    }
 }
 
 /* Every call of a request fails once. */
@@ -160,7 +167,7 @@ START_TEST(goes_on_as_if_nothing_had_been)
     forge_request_free(generate(e, &p));
     int n = n_calls, step = n / 40 + 1;
     ck_assert_int_gt(n, 20);
-    ck_assert_uint_eq(want.n, (size_t)(k->n_new * k->n_samples));
+    ck_assert_uint_eq(want.s[k->n_samples - 1].n, (size_t)k->n_new);
     for (int at = 1; at <= n; at += step) {
         struct told got = {0};
         struct forge_error err = {0};
@@ -224,7 +231,7 @@ START_TEST(all_go_on)
         submit_several(e, r, got);
         while (forge_step(e, NULL) > 0)
             ;
-        test_that(e->l.backends[0]->ops != &bent || _i == 0, "call %d did not fail", at); /* with prefixes there are fewer */
+        test_that(n_calls >= at || _i == 0, "call %d did not fail", at); /* with prefixes there are fewer */
         for (int i = 0; i < N_TOGETHER; i++) {
             test_that(forge_request_error(r[i])->code == 0, "request %d: %s", i, forge_request_error(r[i])->message);
             same_told(&got[i], &want[i], "several", at);
@@ -258,7 +265,7 @@ START_TEST(some_end_and_others_go_on)
     p.on_piece = tell;
     p.user = &got;
     ck_assert_int_eq(forge_submit(e, &p, &fresh, NULL), 0);
-    while (got.n < 2)
+    while (got.s[0].n < 2)
         ck_assert_int_eq(forge_step(e, NULL), 1);
     bend(e, 0, 1, ERR_DEVICE);
     while (forge_step(e, NULL) > 0)
@@ -356,7 +363,7 @@ START_TEST(steps_shrink)
     if (rows[_i].rc == 0)
         same_told(&got, &want, k.name, rows[_i].too_many);
     else
-        ck_assert_msg(strstr(err.message, "(-5)") && got.n == 0, "%s", err.message);
+        ck_assert_msg(strstr(err.message, "(-5)") && got.s[0].n == 0, "%s", err.message);
     forge_request_free(r);
     forge_log_set(NULL, NULL, FORGE_LOG_ERROR, NULL, NULL);
     too_many = 0;

@@ -47,10 +47,10 @@ struct forge_engine {
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
     uint64_t n_submitted;
     size_t n_active;                    /* of the list, queued or running */
-    struct forge_request **running;     /* [max_seqs] by rank: priority, then age; each has a KV slot */
-    size_t n_running;
+    struct sample **running;            /* [max_seqs] by rank: priority, then age; each has a KV slot */
+    size_t n_running, n_busy;           /* of them; their requests */
     size_t turn;                        /* whose row of decoding comes first, where a step cannot have all */
-    struct forge_request **served;      /* [max_seqs] scratch: those in the step */
+    struct sample **served;             /* [max_seqs] scratch: those in the step */
     struct forge_engine_stats stats;
     bool in_step;                       /* callbacks must not step or close; what they free goes after it */
     size_t n_freed;                     /* requests that were freed and are still in the list */
@@ -58,8 +58,14 @@ struct forge_engine {
     char device[512];
 };
 
-/* One of n_samples continuations. */
+/* Queued again after preemption.  Prefill: there is no new id yet. */
+enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
+
+/* One of n_samples continuations: what the scheduler runs.  The first computes the prompt, the others fork its pages
+ * then and draw their first ids from the same logits. */
 struct sample {
+    struct forge_request *r;
+    int at;                          /* which of them */
     struct ids ids;                  /* new ones, without an end id */
     struct buf text;                 /* final text */
     struct forge_logprob *logprobs;  /* [ids.n, 1 + n_logprobs] */
@@ -67,45 +73,46 @@ struct sample {
     enum forge_finish finish;
     double t_last;                   /* of its last new id */
     struct constrain_place place;    /* in the request's grammar */
+    size_t n_told;                   /* its ids that pieces have told of */
+    struct buf piece, fresh;         /* scratch: text to tell now, text of one id */
+    struct stop *stop;
+    struct detok *detok;
+    enum phase phase;
+    /* while running, and while it waits again after preemption */
+    bool started;
+    int slot;          /* KV sequence, -1 = none */
+    int64_t len;       /* positions stored: of the prompt, then of the ids */
+    int64_t recompute; /* positions below were computed before: they count once */
+    int n_rows, want;  /* of the current step; which of its results, -1 = none */
 };
-
-/* Queued again after preemption.  Prefill: the current sample has no new id yet. */
-enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
 
 struct forge_request {
     struct forge_engine *e;
     struct forge_request *next, *prev; /* in the engine's list */
     struct forge_request_params p;     /* pointers in it are not used after submit */
     atomic_int cancel;
-    enum phase phase;
+    bool started, done;
     struct ids prompt;
     struct sampler_params sampling;
     struct sampler_bias *bias;
     struct constrain *constrain; /* NULL = any text */
-    struct stop *stop;
     struct sample *samples; /* [p.n_samples] */
-    int at;                 /* the running sample */
-    size_t n_told;      /* its ids that pieces have told of */
-    struct buf piece, fresh; /* scratch: text to tell now, text of one id */
+    int n_left, n_running;  /* of them: not ended; in steps */
+    bool has_first;         /* the prompt was computed, and the other samples may begin: */
+    int32_t first_id;       /* what it gives, where that is a plain argmax; else ... */
+    float *first;           /* ... its logits [n_vocab]; only for several samples */
     bool closed;            /* a callback said stop: no more calls */
     bool recovered;         /* from a device error: the next one is its end, or makes steps smaller */
     bool freed;             /* by a callback, or while the engine's thread runs: goes at the end of the step */
     uint64_t number;        /* of submits */
-    /* while running, and while it waits again after preemption */
-    bool started;
-    int slot;               /* KV sequence, -1 = none */
-    int64_t len;            /* positions stored: of the prompt, then of the current sample's ids */
-    int64_t recompute;      /* positions below were computed before and lost: they count once */
-    bool whole_prompt;      /* where results depend on rows: a later sample's prompt is computed as the first one's was */
-    int n_rows, want;       /* of the current step; which of its results, -1 = none */
-    struct sampler *sampler;
-    struct detok *detok;
+    struct sampler *sampler; /* of all samples, who draw one after the other */
     struct err err;
     struct forge_error error; /* err, for the caller */
     uint64_t seed;
     double t_submit, deadline; /* deadline: a time, 0 = none */
     struct forge_metrics metrics;
-    uint64_t n_prefilled, n_decoded; /* rows of prefill passes, passes of decode */
+    uint64_t n_prefilled, n_decoded; /* rows of prefill passes, ids that decoding gave */
+    uint64_t step;                   /* the last one whose time it has counted */
     size_t prefill_told;             /* to on_prefill, which never goes back */
     double later_s;                  /* between new ids of a sample that follow each other, ... */
     uint64_t n_later;                /* ... and how often that was */
@@ -133,14 +140,14 @@ void engine_place(struct forge_engine *e);
 int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err);
 
 /* ---- output.c ---- */
-/* Takes the id that was chosen at the current step into the current sample, and ends that (its `finish` tells)
- * where it should.  Fills r->err on an error. */
-int output_id(struct forge_request *r, int32_t id);
-/* LENGTH or CONTEXT when no further id may be made for the current sample, else NONE. */
-enum forge_finish output_limit(const struct forge_request *r);
-/* Ends the current sample: what is held back becomes text, the last piece is told.  Where that text is lost,
- * the finish is ERROR, and r->err and r->error say why. */
-int output_finish(struct forge_request *r, enum forge_finish finish);
+/* Takes the id that was chosen at the current step, and ends the sample (its `finish` tells) where it should.  Fills
+ * the request's err on an error. */
+int output_id(struct sample *s, int32_t id);
+/* LENGTH or CONTEXT when no further id may be made, else NONE. */
+enum forge_finish output_limit(const struct sample *s);
+/* Ends the sample: what is held back becomes text, the last piece is told.  Where that text is lost, the finish is
+ * ERROR, and err and error of the request say why. */
+int output_finish(struct sample *s, enum forge_finish finish);
 
 /* ---- logprobs.c ---- */
 /* Room for those of n_ids ids, or for fewer where that is much. */
@@ -163,31 +170,36 @@ int recover_devices(struct forge_engine *e, struct err *err);
 void recover_free(struct forge_engine *e);
 
 /* ---- sched.c ---- */
-/* Requests that wait begin to run, the highest priority first, among equals the oldest, as far as there are slots and
+/* Samples that wait begin to run, the highest priority first, among equals the oldest, as far as there are slots and
  * pages. */
 void sched_admit(struct forge_engine *e);
-/* Takes and gives up a place among the running ones; the slot is the caller's. */
-void sched_enter(struct forge_request *r);
-void sched_leave(struct forge_request *r);
-/* Sets n_rows of every running request, and reserves the pages for them: each that decodes has its one row, prompts
+/* Does one wait that a slot and pages would let run? */
+bool sched_waits(const struct forge_engine *e);
+/* Of a request: the first that waits and may begin, NULL = none. */
+struct sample *sched_next_of(struct forge_request *r);
+/* Takes a place among the running ones with a slot of its own, and gives both up. */
+void sched_enter(struct sample *s);
+void sched_leave(struct sample *s);
+/* Sets n_rows of every running sample, and reserves the pages for them: each that decodes has its one row, prompts
  * have what is left of a chunk.  Where pages run out the youngest gives up its own and waits again, to be computed
  * again.  The number of rows. */
 int sched_plan(struct forge_engine *e);
 /* Positions that are known and not stored; after them comes a new id. */
-int64_t sched_due(const struct forge_request *r);
+int64_t sched_due(const struct sample *s);
 /* What was stored is lost: the slot is gone with it. */
-void sched_lose(struct forge_request *r);
-/* Kept pages of an earlier request with the same start are taken instead of computed: how many positions. */
-int64_t sched_find_prefix(struct forge_request *r);
+void sched_lose(struct sample *s);
+/* What another has stored of the same ids is taken instead of computed: a running sample's prompt, else kept pages.
+ * How many positions. */
+int64_t sched_take_stored(struct sample *s);
 /* Before the sequence is n long: its full pages are kept for later ones. */
-void sched_keep_prefix(struct forge_request *r, int64_t n);
+void sched_keep_prefix(struct sample *s, int64_t n);
 
 /* ---- running.c ---- */
-void running_start(struct forge_request *r);
-/* The current sample has ended: the next one, or the end. */
-void running_sample_done(struct forge_request *r);
-/* Ends the request: its current sample and those after it with `finish` (NONE: all have ended by themselves);
- * releases what only a running one needs. */
+void running_start(struct sample *s);
+/* It has ended by itself: the next one of its request begins in its place, or the request ends. */
+void running_done(struct sample *s);
+/* Ends the request: the samples that have not ended with `finish` (NONE: all have); releases what only a running one
+ * needs. */
 void request_end(struct forge_request *r, enum forge_finish finish);
 
 /* ---- generate.c ---- */
@@ -216,5 +228,8 @@ int engine_step(struct forge_engine *e);
 void engine_count(struct forge_engine *e);
 /* Ends those that were cancelled or are past their deadline, queued or running. */
 void step_sweep(struct forge_engine *e);
+/* Draws the next id: the plain argmax where one was read (`best`; -1 = not finite), else from logits [n_vocab]. */
+int step_choose(struct sample *s, const int32_t *best, const float *logits, int32_t *id);
+bool step_is_plain(const struct forge_request *r);
 
 #endif

@@ -34,7 +34,7 @@ int forge_generate(struct forge_engine *e, const struct forge_request_params *p,
     int rc = refuse_in_callback(e, "forge_generate", err);
     if (rc == 0)
         rc = forge_submit(e, p, &r, err);
-    while (rc >= 0 && r->phase != PHASE_DONE)
+    while (rc >= 0 && !r->done)
         rc = forge_step(e, err);
     if (rc >= 0)
         rc = finish_code(r, err);
@@ -48,7 +48,7 @@ int forge_generate(struct forge_engine *e, const struct forge_request_params *p,
 static bool all_done(struct forge_request *const *r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (r[i]->phase != PHASE_DONE)
+        if (!r[i]->done)
             return false;
     return true;
 }

@@ -138,6 +138,8 @@ static int new_layer(struct kv *kv, const struct model *m, int l, enum dtype dty
     const struct kv_group *kg = &m->config.groups[group];
     struct kv_layer *layer = &kv->layers[l];
     int64_t rows;
+    kv->places[l] = m->layers[l].be;
+    kv->groups[l] = group;
     *layer = (struct kv_layer){.n_kv_heads = kg->n_kv_heads, .head_dim = kg->head_dim, .page_size = (int)kv->page};
     if (!mem_mul_i64(kv->pools[group].n_pages, kg->n_kv_heads, &rows) || !mem_mul_i64(rows, kv->page, &rows))
         return err_set(err, ERR_NOMEM, "KV of layer %d is larger than any memory", l);
@@ -179,7 +181,9 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
     kv->page = plan.page;
     kv->seqs = mem_array((size_t)p->max_seqs, sizeof *kv->seqs);
     kv->layers = mem_array((size_t)c->n_layers, sizeof *kv->layers);
-    if (!kv->seqs || !kv->layers)
+    kv->places = mem_array((size_t)c->n_layers, sizeof *kv->places);
+    kv->groups = mem_array((size_t)c->n_layers, sizeof *kv->groups);
+    if (!kv->seqs || !kv->layers || !kv->places || !kv->groups)
         rc = err_set(err, ERR_NOMEM, "no memory for %d sequences", p->max_seqs);
     for (int g = 0; g < c->n_groups && rc == 0; g++)
         rc = new_pool(kv, g, &plan.groups[g], c->groups[g].window, err);
@@ -212,6 +216,8 @@ void kv_free(struct kv *kv)
         free(kv->pools[g].table);
     }
     prefix_free(kv->prefix);
+    free(kv->places);
+    free(kv->groups);
     free(kv->layers);
     free(kv->seqs);
     free(kv);
@@ -326,7 +332,7 @@ void kv_seq_close(struct kv *kv, int seq)
     *s = (struct kv_seq){0};
 }
 
-static int32_t take_page(struct kv *kv, int group)
+int32_t kv_take_page(struct kv *kv, int group)
 {
     struct kv_pool *pool = &kv->pools[group];
     if (pool->n_free == 0)
@@ -350,7 +356,7 @@ int kv_reserve(struct kv *kv, int seq, int64_t n, struct err *err)
     for (int g = 0; g < kv->n_groups; g++) {
         int32_t *row = kv_table_row(kv, seq, g);
         for (; s->hi[g] < need; s->hi[g]++)
-            row[s->hi[g]] = take_page(kv, g);
+            row[s->hi[g]] = kv_take_page(kv, g);
     }
     return 0;
 }

@@ -51,6 +51,11 @@ int64_t kv_cut(struct kv *kv, int seq, int64_t n);
 const int32_t *kv_pages(const struct kv *kv, int seq, int group);
 /* The same of all slots: [max_seqs, max_pages]. */
 const int32_t *kv_tables(const struct kv *kv, int group);
+/* The empty sequence `seq` begins as the first n positions of `from`, which can be cut to n: it holds the same pages,
+ * and a copy of the last one where n ends inside.  Its length: less than n where that page could not be had. */
+int64_t kv_fork(struct kv *kv, int seq, int from, int64_t n);
+/* Pages that it would hold with others then. */
+int64_t kv_pages_shared(const struct kv *kv, int from, int group, int64_t n);
 /* Pages that the sequence, or one that holds none (seq -1), has still to take until it is n long. */
 int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n);
 

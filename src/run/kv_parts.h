@@ -30,6 +30,8 @@ struct kv {
     struct kv_pool pools[CONFIG_KV_GROUPS_MAX];
     struct kv_seq *seqs;     /* [max_seqs] */
     struct kv_layer *layers; /* [n_layers] */
+    struct backend **places; /* [n_layers] whose memory they are in */
+    int *groups;             /* [n_layers] */
     uint64_t size;
     struct prefix *prefix;
 };
@@ -47,9 +49,14 @@ static inline int32_t *kv_table_row(const struct kv *kv, int seq, int group)
     return kv->pools[group].table + (size_t)seq * (size_t)kv->max_pages;
 }
 
+/* A page of the group that nobody holds: there is one. */
+int32_t kv_take_page(struct kv *kv, int group);
+
 /* ---- prefix.c ---- */
 int prefix_new(struct kv *kv, struct err *err);
 void prefix_free(struct prefix *p);
+/* The sequence's chain begins as the other's, to the end of its first n pages at most. */
+void prefix_fork(struct kv *kv, int seq, int from, int64_t n);
 /* Gives up the idle page of the group that was not needed for longest: there is one. */
 void prefix_evict(struct kv *kv, int group);
 

@@ -243,6 +243,13 @@ static bool keep_one(struct kv *kv, int seq, const struct kv_ids *ids, int64_t c
     return true;
 }
 
+void prefix_fork(struct kv *kv, int seq, int from, int64_t n)
+{
+    int64_t has = kv->seqs[from].n_nodes;
+    kv->seqs[seq].n_nodes = has < n ? has : n;
+    memcpy(links_of(kv, seq), links_of(kv, from), (size_t)kv->seqs[seq].n_nodes * sizeof(struct link));
+}
+
 void kv_keep(struct kv *kv, int seq, const struct kv_ids *ids, int64_t n)
 {
     struct kv_seq *s = &kv->seqs[seq];

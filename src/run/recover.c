@@ -117,7 +117,7 @@ static void end_with(struct forge_request *r, int code, const char *what, const 
 static bool was_recovered(const struct forge_engine *e)
 {
     for (size_t i = 0; i < e->n_running; i++)
-        if (e->running[i]->n_rows > 0 && e->running[i]->recovered)
+        if (e->running[i]->n_rows > 0 && e->running[i]->r->recovered)
             return true;
     return false;
 }
@@ -131,14 +131,18 @@ static void part(struct forge_engine *e, bool mend, bool all, const struct err *
         if (e->running[i]->n_rows > 0)
             e->served[n++] = e->running[i];
     for (size_t i = 0; i < n; i++) {
-        struct forge_request *r = e->served[i];
-        kv_set_len(e->l.kv, r->slot, r->len);
+        struct sample *s = e->served[i];
+        struct forge_request *r = s->r;
+        if (r->done) /* another sample was its end */
+            continue;
+        kv_set_len(e->l.kv, s->slot, s->len);
         if (!mend)
             end_with(r, err->code, err->msg, "");
         else if (r->recovered && !all)
             end_with(r, err->code, err->msg, " (the devices had been opened again before)");
-        r->recovered = true;
     }
+    for (size_t i = 0; i < n; i++)
+        e->served[i]->r->recovered = true;
 }
 
 void recover(struct forge_engine *e, int rows, const struct err *err)
@@ -150,7 +154,7 @@ void recover(struct forge_engine *e, int rows, const struct err *err)
         return;
     log_msg(LOG_WARN, "%s; the devices are opened again, and %zu request%s where %s (%zu prompt tokens, %zu new of the first)",
             err->msg, e->n_running, e->n_running > 1 ? "s go on" : " goes on", e->n_running > 1 ? "they were" : "it was",
-            e->running[0]->prompt.n, e->running[0]->samples[e->running[0]->at].ids.n);
+            e->running[0]->r->prompt.n, e->running[0]->ids.n);
     e->stats.recovered++;
     if (reopen(e, &again) == 0)
         return;
@@ -158,7 +162,8 @@ void recover(struct forge_engine *e, int rows, const struct err *err)
     for (size_t i = 0; i < n; i++)
         e->served[i] = e->running[i];
     for (size_t i = 0; i < n; i++) {
-        err_set(&e->served[i]->err, err->code, "%s; opening the devices again: %s", err->msg, again.msg);
-        request_end(e->served[i], FORGE_FINISH_ERROR);
+        struct forge_request *r = e->served[i]->r;
+        err_set(&r->err, err->code, "%s; opening the devices again: %s", err->msg, again.msg);
+        request_end(r, FORGE_FINISH_ERROR);
     }
 }

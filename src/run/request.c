@@ -76,16 +76,17 @@ static void free_parts(struct forge_request *r)
     for (int i = 0; r->samples && i < r->p.n_samples; i++) {
         ids_fini(&r->samples[i].ids);
         buf_fini(&r->samples[i].text);
+        buf_fini(&r->samples[i].piece);
+        buf_fini(&r->samples[i].fresh);
+        stop_free(r->samples[i].stop);
         free(r->samples[i].logprobs);
         constrain_end(&r->samples[i].place);
     }
     free(r->samples);
+    free(r->first);
     free(r->bias);
     constrain_free(r->constrain);
-    stop_free(r->stop);
     ids_fini(&r->prompt);
-    buf_fini(&r->piece);
-    buf_fini(&r->fresh);
     free(r);
 }
 
@@ -123,6 +124,26 @@ static int make_constrain(struct forge_request *r, struct err *err)
     return p.grammar || p.json_schema ? constrain_new(&r->constrain, &r->e->grammars, &r->e->l, &p, err) : 0;
 }
 
+static int make_samples(struct forge_request *r, const struct forge_request_params *p, struct err *err)
+{
+    int rc = 0;
+    r->samples = mem_array((size_t)p->n_samples, sizeof *r->samples);
+    if (!r->samples)
+        return err_set(err, ERR_NOMEM, "no memory for %d samples", p->n_samples);
+    r->n_left = p->n_samples;
+    for (int i = 0; i < p->n_samples; i++) {
+        struct sample *s = &r->samples[i];
+        *s = (struct sample){.r = r, .at = i, .slot = -1, .want = -1};
+        ids_init(&s->ids);
+        buf_init(&s->text);
+        buf_init(&s->piece);
+        buf_init(&s->fresh);
+    }
+    for (int i = 0; i < p->n_samples && rc == 0; i++)
+        rc = stop_new(&r->samples[i].stop, p->stops, p->n_stops, err);
+    return rc;
+}
+
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
 {
     forge_request_params_init(&r->p, sizeof r->p);
@@ -133,17 +154,9 @@ static int make_request(struct forge_request *r, const struct forge_request_para
         r->p.n_samples = 0; /* nothing of it was made */
         return rc;
     }
-    if ((rc = copy_sampling(r, &r->p.sampling, err)) < 0 ||
-        (rc = stop_new(&r->stop, r->p.stops, r->p.n_stops, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0 ||
-        (rc = make_constrain(r, err)) < 0)
+    if ((rc = copy_sampling(r, &r->p.sampling, err)) < 0 || (rc = make_samples(r, &r->p, err)) < 0 ||
+        (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0 || (rc = make_constrain(r, err)) < 0)
         return rc;
-    r->samples = mem_array((size_t)r->p.n_samples, sizeof *r->samples);
-    if (!r->samples)
-        return err_set(err, ERR_NOMEM, "no memory for %d samples", r->p.n_samples);
-    for (int i = 0; i < r->p.n_samples; i++) {
-        ids_init(&r->samples[i].ids);
-        buf_init(&r->samples[i].text);
-    }
     r->metrics.input_tokens = r->prompt.n;
     r->t_submit = clock_now();
     r->deadline = r->p.deadline_s > 0 ? r->t_submit + r->p.deadline_s : 0;
@@ -161,11 +174,8 @@ int forge_submit(struct forge_engine *e, const struct forge_request_params *p, s
         return engine_error(err, er.code, &er);
     }
     r->e = e;
-    r->slot = r->want = -1;
     atomic_init(&r->cancel, 0);
     ids_init(&r->prompt);
-    buf_init(&r->piece);
-    buf_init(&r->fresh);
     int rc = make_request(r, p, &er);
     if (rc < 0) {
         free_parts(r);

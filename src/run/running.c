@@ -1,4 +1,4 @@
-/* A request and its samples begin and end: what they take is taken here, so that
+/* Requests and their samples begin and end: what they take is taken here, so that
  * steps ask for no memory.
  * Knows nothing of other requests, nor of what a step computes. */
 #include "base/clock.h"
@@ -8,9 +8,10 @@
 
 /* What a sample's new ids take, so that decoding asks for no memory.  Their texts may be of any length: what is
  * reserved for them is more than usual, and grows where it is too little. */
-static int reserve_sample(struct forge_request *r, struct sample *s)
+static int reserve(struct sample *s)
 {
     const size_t usual = 12, most = (size_t)1 << 20; /* bytes of text of an id, and of all */
+    struct forge_request *r = s->r;
     int64_t room = r->e->l.n_ctx - (int64_t)r->prompt.n;
     if (r->p.max_tokens >= 0 && r->p.max_tokens < room)
         room = r->p.max_tokens;
@@ -20,107 +21,149 @@ static int reserve_sample(struct forge_request *r, struct sample *s)
     int32_t *ids = mem_grow(s->ids.v, &s->ids.cap, n, sizeof *ids);
     if (ids)
         s->ids.v = ids;
-    if (!ids || !buf_reserve(&s->text, text) || !buf_reserve(&r->piece, 256) || !buf_reserve(&r->fresh, 256))
+    if (!ids || !buf_reserve(&s->text, text) || !buf_reserve(&s->piece, 256) || !buf_reserve(&s->fresh, 256))
         return err_set(&r->err, ERR_NOMEM, "no memory for %zu ids and their text", n);
     return r->p.n_logprobs < 0 ? 0 : logprobs_reserve(s, r->p.n_logprobs, n, &r->err);
 }
 
-/* The prompt's KV is kept between samples; its last position is computed again for its logits (more where a
- * window gave pages back), which gives the same bits. */
-static int start_sample(struct forge_request *r)
+static int start_request(struct forge_request *r)
 {
-    int64_t kept = (int64_t)r->prompt.n - 1;
-    int rc = reserve_sample(r, &r->samples[r->at]);
-    if (rc < 0)
-        return rc;
-    r->n_told = 0;
-    buf_clear(&r->piece);
-    stop_reset(r->stop);
-    if (r->constrain)
-        constrain_begin(r->constrain, &r->samples[r->at].place);
-    detok_free(r->detok);
-    r->detok = NULL;
-    rc = detok_new(&r->detok, r->e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
-    if (rc < 0)
-        return rc;
-    if (r->at > 0) {
-        r->len = kv_cut(r->e->l.kv, r->slot, kept);
-        r->recompute = 0;
-        if (r->len == 0)
-            r->len = sched_find_prefix(r);
-    }
-    r->phase = PHASE_PREFILL;
-    return 0;
-}
-
-static int start_first(struct forge_request *r)
-{
+    size_t n_vocab = (size_t)r->e->l.config->n_vocab;
     r->started = true;
     r->metrics.queued_s = clock_now() - r->t_submit;
     log_debug(LOG_SCHED, "sched: request of %zu prompt tokens starts after %.3f s", r->prompt.n, r->metrics.queued_s);
     int rc = sampler_new(&r->sampler, &r->sampling, r->e->l.config->n_vocab, &r->err);
     if (rc == 0 && r->constrain)
         rc = sampler_set_mask(r->sampler, constrain_mask, r->constrain, &r->err);
-    if (rc == 0)
-        rc = start_sample(r);
-    if (rc == 0) {
-        r->len = sched_find_prefix(r);
-        r->metrics.cached_tokens = (uint64_t)r->len;
-        r->e->stats.cached_tokens += (uint64_t)r->len;
+    if (rc == 0 && r->p.n_samples > 1 && !step_is_plain(r)) {
+        r->first = mem_array(n_vocab, sizeof *r->first);
+        if (!r->first)
+            rc = err_set(&r->err, ERR_NOMEM, "no memory for the logits of a prompt");
     }
     return rc;
 }
 
-void running_start(struct forge_request *r)
+/* The first id of a sample whose prompt another one has computed. */
+static int draw_first(struct sample *s)
 {
-    struct forge_engine *e = r->e;
-    int rc = recover_devices(e, &r->err);
-    if (rc == 0) {
-        r->slot = kv_seq_open(e->l.kv); /* there is one: fewer run than slots are */
-        sched_enter(r);
-        if (!r->started)
-            rc = start_first(r);
-        else {
-            r->len = sched_find_prefix(r);
-            r->phase = r->samples[r->at].ids.n > 0 ? PHASE_DECODE : PHASE_PREFILL;
-        }
-    }
-    if (rc < 0)
-        request_end(r, FORGE_FINISH_ERROR);
+    struct forge_request *r = s->r;
+    int32_t id;
+    enum forge_finish limit = output_limit(s);
+    if (limit != FORGE_FINISH_NONE)
+        return output_finish(s, limit);
+    int rc = step_choose(s, r->first ? NULL : &r->first_id, r->first, &id);
+    return rc < 0 ? rc : output_id(s, id);
 }
 
-void running_sample_done(struct forge_request *r)
+/* Up to its first id where the prompt's logits are there, with which it may end. */
+static int begin(struct sample *s)
 {
-    if (r->at + 1 == r->p.n_samples) {
-        request_end(r, FORGE_FINISH_NONE);
+    struct forge_request *r = s->r;
+    int rc = r->started ? 0 : start_request(r);
+    s->started = true;
+    if (r->constrain)
+        constrain_begin(r->constrain, &s->place);
+    if (rc == 0)
+        rc = reserve(s);
+    if (rc == 0)
+        rc = detok_new(&s->detok, r->e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
+    if (rc == 0 && r->has_first) {
+        s->recompute = (int64_t)r->prompt.n; /* whatever of it this one has to compute */
+        rc = draw_first(s);
+    }
+    return rc;
+}
+
+/* It has an end; what only a running one needs goes. */
+static void end_sample(struct sample *s)
+{
+    s->phase = PHASE_DONE;
+    s->r->n_left--;
+    detok_free(s->detok);
+    s->detok = NULL;
+    sched_leave(s);
+}
+
+static void go_on(struct sample *s)
+{
+    s->phase = s->ids.n > 0 ? PHASE_DECODE : PHASE_PREFILL;
+    sched_enter(s);
+}
+
+/* With a slot; the first to begin tells how much of its prompt was there. */
+static void store(struct sample *s, bool first)
+{
+    struct forge_request *r = s->r;
+    s->slot = kv_seq_open(r->e->l.kv); /* there is one: fewer run than slots are */
+    go_on(s);
+    s->len = sched_take_stored(s);
+    if (first) {
+        r->metrics.cached_tokens = (uint64_t)s->len;
+        r->e->stats.cached_tokens += (uint64_t)s->len;
+    }
+}
+
+void running_start(struct sample *s)
+{
+    struct forge_request *r = s->r;
+    bool first = !r->started;
+    int rc = recover_devices(r->e, &r->err);
+    if (rc == 0 && !s->started)
+        rc = begin(s);
+    if (rc < 0)
+        request_end(r, FORGE_FINISH_ERROR);
+    else if (s->finish == FORGE_FINISH_NONE)
+        store(s, first);
+    else
+        running_done(s);
+}
+
+void running_done(struct sample *s)
+{
+    struct forge_request *r = s->r;
+    struct sample *next;
+    int slot = s->slot, rc = 0;
+    s->slot = -1; /* the next one has it, with the prompt in it */
+    end_sample(s);
+    while (slot >= 0 && (next = sched_next_of(r)) != NULL && !next->started) {
+        rc = begin(next);
+        if (rc < 0)
+            break;
+        if (next->finish != FORGE_FINISH_NONE) {
+            end_sample(next);
+            continue;
+        }
+        next->slot = slot;
+        next->len = kv_cut(r->e->l.kv, slot, (int64_t)r->prompt.n);
+        go_on(next);
         return;
     }
-    r->at++;
-    if (start_sample(r) < 0)
-        request_end(r, FORGE_FINISH_ERROR);
+    if (slot >= 0)
+        kv_seq_close(r->e->l.kv, slot);
+    if (rc < 0 || r->n_left == 0)
+        request_end(r, rc < 0 ? FORGE_FINISH_ERROR : FORGE_FINISH_NONE);
 }
 
 void request_end(struct forge_request *r, enum forge_finish finish)
 {
     struct forge_engine *e = r->e;
-    if (r->phase == PHASE_DONE)
+    if (r->done)
         return;
-    r->phase = PHASE_DONE;
+    r->done = true;
     e->n_active--;
     e->stats.finished++;
     if (finish == FORGE_FINISH_ERROR) {
         engine_error(&r->error, r->err.code < 0 ? r->err.code : ERR_INTERNAL, &r->err);
         log_debug(LOG_SCHED, "sched: request failed: %s", r->err.msg);
     }
-    for (; finish != FORGE_FINISH_NONE && r->at < r->p.n_samples; r->at++, r->n_told = 0) {
-        if (r->samples[r->at].finish == FORGE_FINISH_NONE)
-            output_finish(r, finish);
-        detok_free(r->detok); /* the samples after this one have no text */
-        r->detok = NULL;
+    for (int i = 0; i < r->p.n_samples; i++) {
+        struct sample *s = &r->samples[i];
+        if (s->phase == PHASE_DONE)
+            continue;
+        if (s->finish == FORGE_FINISH_NONE)
+            output_finish(s, finish);
+        end_sample(s);
     }
-    detok_free(r->detok);
-    r->detok = NULL;
     sampler_free(r->sampler);
     r->sampler = NULL;
-    sched_leave(r);
 }

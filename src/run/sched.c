@@ -1,4 +1,4 @@
-/* The scheduler: which requests run, and how many rows each has in the next step.
+/* The scheduler: which samples run, and how many rows each has in the next step.
  * Rank is priority, then age: admission goes down the ranks, pages are taken away
  * from the lowest.  A request that lost its pages waits again and is computed
  * again from its ids; what it has told stays told.  Owns the places of running
@@ -9,62 +9,66 @@
 #include "base/log.h"
 #include "run/engine.h"
 
-static bool before(const struct forge_request *a, const struct forge_request *b)
+static bool before(const struct sample *a, const struct sample *b)
 {
-    return a->p.priority != b->p.priority ? a->p.priority > b->p.priority : a->number < b->number;
+    const struct forge_request *x = a->r, *y = b->r;
+    if (x == y)
+        return a->at < b->at;
+    return x->p.priority != y->p.priority ? x->p.priority > y->p.priority : x->number < y->number;
 }
 
 /* New ids are known and not stored until the step after. */
-static int64_t known(const struct forge_request *r)
+static int64_t known(const struct sample *s)
 {
-    return (int64_t)(r->prompt.n + (r->started ? r->samples[r->at].ids.n : 0));
+    return (int64_t)(s->r->prompt.n + s->ids.n);
 }
 
-int64_t sched_due(const struct forge_request *r)
+int64_t sched_due(const struct sample *s)
 {
-    int64_t n = known(r), prompt = (int64_t)r->prompt.n;
-    if (r->e->l.free_rows)
-        return n - r->len;
-    return r->len < prompt ? prompt - r->len : 1; /* computed again in steps of as many rows as the first time */
+    int64_t n = known(s), prompt = (int64_t)s->r->prompt.n;
+    if (s->r->e->l.free_rows)
+        return n - s->len;
+    return s->len < prompt ? prompt - s->len : 1; /* computed again in steps of as many rows as the first time */
 }
 
 /* ---- places ---- */
 
-void sched_enter(struct forge_request *r)
+void sched_enter(struct sample *s)
 {
-    struct forge_engine *e = r->e;
+    struct forge_engine *e = s->r->e;
     size_t at = e->n_running++;
-    for (; at > 0 && before(r, e->running[at - 1]); at--)
+    for (; at > 0 && before(s, e->running[at - 1]); at--)
         e->running[at] = e->running[at - 1];
-    e->running[at] = r;
+    e->running[at] = s;
+    e->n_busy += s->r->n_running++ == 0;
 }
 
-void sched_leave(struct forge_request *r)
+void sched_leave(struct sample *s)
 {
-    struct forge_engine *e = r->e;
+    struct forge_engine *e = s->r->e;
     size_t at = 0;
-    while (at < e->n_running && e->running[at] != r)
+    while (at < e->n_running && e->running[at] != s)
         at++;
-    if (at < e->n_running)
+    if (at < e->n_running) {
         memmove(&e->running[at], &e->running[at + 1], (--e->n_running - at) * sizeof e->running[0]);
-    if (r->slot >= 0 && e->l.kv) /* else its devices are lost */
-        kv_seq_close(e->l.kv, r->slot);
-    r->slot = -1;
+        e->n_busy -= --s->r->n_running == 0;
+    }
+    if (s->slot >= 0 && e->l.kv) /* else its devices are lost */
+        kv_seq_close(e->l.kv, s->slot);
+    s->slot = -1;
 }
 
-void sched_lose(struct forge_request *r)
+void sched_lose(struct sample *s)
 {
-    r->recompute = r->len > r->recompute ? r->len : r->recompute;
-    r->len = 0;
-    r->whole_prompt = r->at > 0 && !r->e->l.free_rows;
+    s->recompute = s->len > s->recompute ? s->len : s->recompute;
+    s->len = 0;
 }
 
-/* ---- prefixes ---- */
+/* ---- what is stored already ---- */
 
-static struct kv_ids ids_of(const struct forge_request *r)
+static struct kv_ids ids_of(const struct sample *s)
 {
-    const struct ids *ids = &r->samples[r->at].ids;
-    return (struct kv_ids){r->prompt.v, ids->v, r->prompt.n, ids->n};
+    return (struct kv_ids){s->r->prompt.v, s->ids.v, s->r->prompt.n, s->ids.n};
 }
 
 static bool keeps(const struct forge_engine *e)
@@ -72,44 +76,81 @@ static bool keeps(const struct forge_engine *e)
     return e->keep && e->l.free_rows; /* else a text could depend on what ran before */
 }
 
-int64_t sched_find_prefix(struct forge_request *r)
+/* Of the same request, with all of the prompt; NULL = none. */
+static const struct sample *find_fork(const struct sample *s)
 {
-    struct kv_ids ids = ids_of(r);
-    return keeps(r->e) ? kv_find(r->e->l.kv, r->slot, &ids, known(r) - 1) : 0; /* the last one's logits are wanted */
+    const struct forge_request *r = s->r;
+    int64_t n = (int64_t)r->prompt.n;
+    for (int i = 0; r->has_first && r->n_running > 0 && i < r->p.n_samples; i++) {
+        const struct sample *from = &r->samples[i];
+        if (from != s && from->slot >= 0 && from->len >= n && kv_can_cut(r->e->l.kv, from->slot, n))
+            return from;
+    }
+    return NULL;
 }
 
-void sched_keep_prefix(struct forge_request *r, int64_t n)
+int64_t sched_take_stored(struct sample *s)
 {
-    struct kv_ids ids = ids_of(r);
-    if (keeps(r->e))
-        kv_keep(r->e->l.kv, r->slot, &ids, n);
+    struct forge_engine *e = s->r->e;
+    struct kv_ids ids = ids_of(s);
+    const struct sample *from = find_fork(s);
+    int64_t n = keeps(e) ? kv_find(e->l.kv, s->slot, &ids, known(s) - 1) : 0; /* the last one's logits are wanted */
+    if (!from || n >= (int64_t)s->r->prompt.n)
+        return n;
+    kv_set_len(e->l.kv, s->slot, 0);
+    return kv_fork(e->l.kv, s->slot, from->slot, (int64_t)s->r->prompt.n);
+}
+
+void sched_keep_prefix(struct sample *s, int64_t n)
+{
+    struct kv_ids ids = ids_of(s);
+    if (keeps(s->r->e))
+        kv_keep(s->r->e->l.kv, s->slot, &ids, n);
 }
 
 /* ---- admission ---- */
 
-static struct forge_request *choose_next(const struct forge_engine *e)
+struct sample *sched_next_of(struct forge_request *r)
 {
-    struct forge_request *best = NULL;
-    for (struct forge_request *r = e->first; r; r = r->next)
-        if (r->phase == PHASE_QUEUED && (!best || before(r, best)))
-            best = r;
+    int n = r->has_first ? r->p.n_samples : 1; /* the others begin where the first one's prompt ends */
+    for (int i = 0; !r->done && i < n; i++)
+        if (r->samples[i].phase == PHASE_QUEUED)
+            return &r->samples[i];
+    return NULL;
+}
+
+static struct sample *choose_next(const struct forge_engine *e)
+{
+    struct sample *best = NULL;
+    for (struct forge_request *r = e->first; r; r = r->next) {
+        struct sample *s = sched_next_of(r);
+        if (s && (!best || before(s, best)))
+            best = s;
+    }
     return best;
 }
 
-/* Positions that a request is to have room for: some new ids too, or it would give up its pages at once. */
-static int64_t wanted(const struct forge_request *r)
+bool sched_waits(const struct forge_engine *e)
 {
-    int64_t n = known(r) + 16;
-    return n < r->e->l.n_ctx ? n : r->e->l.n_ctx;
+    return choose_next(e) != NULL;
+}
+
+/* Positions that a sample is to have room for: some new ids too, or it would give up its pages at once. */
+static int64_t wanted(const struct sample *s)
+{
+    int64_t n = known(s) + 16;
+    return n < s->r->e->l.n_ctx ? n : s->r->e->l.n_ctx;
 }
 
 /* Can it be stored beside all that run?  One alone always can. */
-static bool has_room(const struct forge_engine *e, const struct forge_request *next)
+static bool has_room(const struct forge_engine *e, const struct sample *next)
 {
+    const struct sample *from = e->n_running > 0 ? find_fork(next) : NULL;
     for (int g = 0; e->n_running > 0 && g < e->l.config->n_groups; g++) {
         int64_t room = kv_pages_free(e->l.kv, g);
         for (size_t i = 0; i < e->n_running; i++)
             room -= kv_pages_due(e->l.kv, e->running[i]->slot, g, wanted(e->running[i]));
+        room += from ? kv_pages_shared(e->l.kv, from->slot, g, (int64_t)next->r->prompt.n) : 0;
         if (kv_pages_due(e->l.kv, -1, g, wanted(next)) > room)
             return false;
     }
@@ -118,8 +159,8 @@ static bool has_room(const struct forge_engine *e, const struct forge_request *n
 
 void sched_admit(struct forge_engine *e)
 {
-    while (e->n_active > e->n_running && e->n_running < (size_t)e->stats.max_seqs) {
-        struct forge_request *next = choose_next(e);
+    while (e->n_active > 0 && e->n_running < (size_t)e->stats.max_seqs) {
+        struct sample *next = choose_next(e);
         if (!next || !has_room(e, next))
             return;
         running_start(next);
@@ -128,16 +169,16 @@ void sched_admit(struct forge_engine *e)
 
 /* ---- the rows of a step ---- */
 
-static void preempt(struct forge_request *r)
+static void preempt(struct sample *s)
 {
-    log_debug(LOG_SCHED, "sched: a request of %zu prompt tokens gives up the pages of %lld positions", r->prompt.n,
-              (long long)r->len);
-    sched_leave(r);
-    sched_lose(r);
-    r->phase = PHASE_QUEUED;
-    r->n_rows = 0;
-    r->metrics.preempted++;
-    r->e->stats.preempted++;
+    log_debug(LOG_SCHED, "sched: a request of %zu prompt tokens gives up the pages of %lld positions", s->r->prompt.n,
+              (long long)s->len);
+    sched_leave(s);
+    sched_lose(s);
+    s->phase = PHASE_QUEUED;
+    s->n_rows = 0;
+    s->r->metrics.preempted++;
+    s->r->e->stats.preempted++;
 }
 
 /* Rows of decoding first, each once in turn; the rest is for prompts, by rank. */
@@ -146,38 +187,38 @@ static void share_rows(struct forge_engine *e)
     int n = (int)e->n_running, chunk = e->l.chunk, left = e->shrunk || chunk > n ? chunk : n;
     size_t turn = e->turn < e->n_running ? e->turn : 0, next = e->n_running;
     for (size_t i = 0; i < e->n_running; i++) {
-        struct forge_request *r = e->running[(turn + i) % e->n_running];
-        r->n_rows = sched_due(r) == 1 && left > 0;
+        struct sample *s = e->running[(turn + i) % e->n_running];
+        s->n_rows = sched_due(s) == 1 && left > 0;
         if (left == 0 && next == e->n_running) /* the first that has to wait */
             next = (turn + i) % e->n_running;
-        left -= r->n_rows;
+        left -= s->n_rows;
     }
     e->turn = next < e->n_running ? next : 0;
     int piece = batch_piece(&e->l, e->piece);
     left = left < piece ? left : piece;
     for (size_t i = 0; i < e->n_running && left > 0; i++) {
-        struct forge_request *r = e->running[i];
-        int64_t due = sched_due(r);
+        struct sample *s = e->running[i];
+        int64_t due = sched_due(s);
         if (due > 1)
-            left -= r->n_rows = (int)(due < left ? due : left);
+            left -= s->n_rows = (int)(due < left ? due : left);
     }
 }
 
 /* Pages for the rows of the i-th; false where it had to give up its place. */
 static bool reserve(struct forge_engine *e, size_t i)
 {
-    struct forge_request *r = e->running[i];
-    while (kv_reserve(e->l.kv, r->slot, r->len + r->n_rows, &r->err) < 0) {
-        struct forge_request *youngest = e->running[e->n_running - 1];
+    struct sample *s = e->running[i];
+    while (kv_reserve(e->l.kv, s->slot, s->len + s->n_rows, &s->r->err) < 0) {
+        struct sample *youngest = e->running[e->n_running - 1];
         if (e->n_running == 1) { /* the pool holds one sequence of n_ctx: this is not reached */
-            request_end(r, FORGE_FINISH_ERROR);
+            request_end(s->r, FORGE_FINISH_ERROR);
             return false;
         }
         preempt(youngest);
-        if (youngest == r)
+        if (youngest == s)
             return false;
     }
-    err_clear(&r->err);
+    err_clear(&s->r->err);
     return true;
 }
 

@@ -1,35 +1,36 @@
-/* One combined step: the rows that sched.c gave to the running requests go through
+/* One combined step: the rows that sched.c gave to the running samples go through
  * the model together; each whose known ids are all stored then gets a new one.
  * A step is a transaction: lengths, ids and text move only after its read
  * succeeded. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "run/engine.h"
 
 /* ---- the rows ---- */
 
-static bool is_plain(const struct forge_request *r)
+bool step_is_plain(const struct forge_request *r)
 {
     return r->p.n_logprobs < 0 && sampler_is_plain_argmax(r->sampler);
 }
 
-/* Ids [len, len + n_rows) of the prompt and the current sample, one behind the other. */
-static void add_rows(struct forge_request *r)
+/* Ids [len, len + n_rows) of the prompt and the new ones, one behind the other. */
+static void add_rows(struct sample *s)
 {
-    struct batch *b = &r->e->batch;
-    const struct ids *prompt = &r->prompt, *ids = &r->samples[r->at].ids;
-    int64_t n_prompt = (int64_t)prompt->n, first = n_prompt - r->len;
-    int n = first <= 0 ? 0 : first < r->n_rows ? (int)first : r->n_rows; /* of the prompt */
+    struct batch *b = &s->r->e->batch;
+    const struct ids *prompt = &s->r->prompt;
+    int64_t n_prompt = (int64_t)prompt->n, first = n_prompt - s->len;
+    int n = first <= 0 ? 0 : first < s->n_rows ? (int)first : s->n_rows; /* of the prompt */
     if (n > 0)
-        batch_add(b, r->slot, r->len, prompt->v + r->len, n);
-    if (n < r->n_rows)
-        batch_add(b, r->slot, r->len + n, ids->v + (r->len + n - n_prompt), r->n_rows - n);
+        batch_add(b, s->slot, s->len, prompt->v + s->len, n);
+    if (n < s->n_rows)
+        batch_add(b, s->slot, s->len + n, s->ids.v + (s->len + n - n_prompt), s->n_rows - n);
 }
 
 /* A new id comes after this step. */
-static bool is_due(const struct forge_request *r)
+static bool is_due(const struct sample *s)
 {
-    return r->len + r->n_rows == (int64_t)(r->prompt.n + r->samples[r->at].ids.n) && !r->whole_prompt &&
-           output_limit(r) == FORGE_FINISH_NONE;
+    return s->len + s->n_rows == (int64_t)(s->r->prompt.n + s->ids.n) && output_limit(s) == FORGE_FINISH_NONE;
 }
 
 static bool put_together(struct forge_engine *e)
@@ -37,15 +38,15 @@ static bool put_together(struct forge_engine *e)
     bool plain = true;
     batch_begin(&e->batch);
     for (size_t i = 0; i < e->n_running; i++) {
-        struct forge_request *r = e->running[i];
-        r->want = -1;
-        if (r->n_rows == 0)
+        struct sample *s = e->running[i];
+        s->want = -1;
+        if (s->n_rows == 0)
             continue;
-        add_rows(r);
-        if (!is_due(r))
+        add_rows(s);
+        if (!is_due(s))
             continue;
-        r->want = batch_want(&e->batch);
-        plain = plain && is_plain(r);
+        s->want = batch_want(&e->batch);
+        plain = plain && step_is_plain(s->r);
     }
     return plain;
 }
@@ -53,26 +54,24 @@ static bool put_together(struct forge_engine *e)
 /* ---- what came of it ---- */
 
 /* What an argmax of -1 tells; the sampler finds out itself. */
-static int non_finite(struct forge_request *r)
+static int non_finite(struct sample *s)
 {
-    size_t n = r->samples[r->at].ids.n;
-    return err_set(&r->err, ERR_NUMERIC, "step %zu (position %zu): non-finite logits", n + 1, r->prompt.n + n);
+    size_t n = s->ids.n;
+    return err_set(&s->r->err, ERR_NUMERIC, "step %zu (position %zu): non-finite logits", n + 1, s->r->prompt.n + n);
 }
 
-static int choose(struct forge_request *r, bool plain, int32_t *id)
+int step_choose(struct sample *s, const int32_t *best, const float *logits, int32_t *id)
 {
-    struct forge_engine *e = r->e;
-    struct sample *s = &r->samples[r->at];
-    int64_t n_vocab = e->l.config->n_vocab;
-    if (plain) {
-        *id = e->best[r->want];
-        return *id < 0 ? non_finite(r) : 0;
+    struct forge_request *r = s->r;
+    int64_t n_vocab = r->e->l.config->n_vocab;
+    if (best) {
+        *id = *best;
+        return *id < 0 ? non_finite(s) : 0;
     }
-    const float *logits = e->logits + (int64_t)r->want * n_vocab;
     struct sampler_history h = {r->prompt.v, r->prompt.n, s->ids.v, s->ids.n};
     int rc = r->constrain ? constrain_look(r->constrain, &s->place, &r->err) : 0;
     if (rc == 0)
-        rc = sampler_pick(r->sampler, logits, &h, (uint64_t)r->at, r->prompt.n + s->ids.n, id, &r->err);
+        rc = sampler_pick(r->sampler, logits, &h, (uint64_t)s->at, r->prompt.n + s->ids.n, id, &r->err);
     if (rc < 0) {
         err_wrap(&r->err, "step %zu (position %zu)", s->ids.n + 1, r->prompt.n + s->ids.n);
         return rc;
@@ -85,81 +84,93 @@ static double rate(uint64_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
-/* Lengths move, and what is computed for the first time counts: of a prompt its rows, of decoding its steps. */
-static void commit(struct forge_request *r, double seconds)
+/* Lengths move, and what is computed for the first time counts: of a prompt its rows, of decoding its ids; a step's
+ * time once, however many samples of a request are in it. */
+static void commit(struct sample *s, double seconds)
 {
+    struct forge_request *r = s->r;
     struct forge_metrics *m = &r->metrics;
-    int64_t from = r->len > r->recompute ? r->len : r->recompute;
-    r->len += r->n_rows;
-    sched_keep_prefix(r, r->len);
-    kv_set_len(r->e->l.kv, r->slot, r->len);
-    if (r->len <= from) {
+    struct forge_engine_stats *stats = &r->e->stats;
+    int64_t from = s->len > s->recompute ? s->len : s->recompute;
+    seconds = r->step == stats->steps ? 0 : seconds;
+    r->step = stats->steps;
+    s->len += s->n_rows;
+    sched_keep_prefix(s, s->len);
+    kv_set_len(r->e->l.kv, s->slot, s->len);
+    if (s->len <= from) {
         m->recompute_s += seconds;
         return;
     }
-    if (r->phase == PHASE_PREFILL) {
-        r->n_prefilled += (uint64_t)(r->len - from);
+    if (s->phase == PHASE_PREFILL) {
+        r->n_prefilled += (uint64_t)(s->len - from);
         m->prefill_s += seconds;
         m->prefill_tok_s = rate(r->n_prefilled, m->prefill_s);
-        r->e->stats.prefill_rows += (uint64_t)(r->len - from);
+        stats->prefill_rows += (uint64_t)(s->len - from);
         return;
     }
     r->n_decoded++;
     m->decode_s += seconds;
     m->decode_tok_s = rate(r->n_decoded, m->decode_s);
-    r->e->stats.decode_rows++;
+    stats->decode_rows++;
 }
 
-static void tell_prefill(struct forge_request *r)
+static void tell_prefill(struct sample *s)
 {
-    size_t done = (size_t)r->len;
+    struct forge_request *r = s->r;
+    size_t done = (size_t)s->len;
     r->prefill_told = done > r->prefill_told ? done : r->prefill_told;
-    if (r->at > 0 || !r->p.on_prefill || !own_call_begin(r))
+    if (!r->p.on_prefill || !own_call_begin(r))
         return;
     if (r->p.on_prefill(r->p.user, r->prefill_told, r->prompt.n))
         atomic_store(&r->cancel, 1);
     own_call_end(r);
 }
 
-/* The prompt as the first sample had it; its last position is computed once more for this one. */
-static void prompt_again(struct forge_request *r)
+/* The prompt is computed: the other samples begin with what it gives. */
+static void keep_first(struct sample *s, bool plain)
 {
-    int64_t kept = (int64_t)r->prompt.n - 1;
-    if (r->len <= kept)
+    struct forge_request *r = s->r;
+    struct forge_engine *e = r->e;
+    size_t n_vocab = (size_t)e->l.config->n_vocab;
+    r->has_first = true;
+    if (s->want < 0 || r->p.n_samples == 1)
         return;
-    r->whole_prompt = false;
-    r->len = kv_cut(r->e->l.kv, r->slot, kept);
+    const float *logits = e->logits + (size_t)s->want * n_vocab;
+    if (r->first)
+        memcpy(r->first, logits, n_vocab * sizeof *logits);
+    else
+        step_choose(s, plain ? &e->best[s->want] : NULL, logits, &r->first_id); /* an error is this sample's, too */
 }
 
-static void go_on(struct forge_request *r, bool plain)
+static void go_on(struct sample *s, bool plain)
 {
+    struct forge_request *r = s->r;
+    struct forge_engine *e = r->e;
     int32_t id = -1;
     int rc = 0;
-    if (r->phase == PHASE_DONE)
+    if (s->phase == PHASE_DONE)
         return;
-    if (r->whole_prompt) {
-        prompt_again(r);
-        return;
-    }
-    if (r->phase == PHASE_PREFILL) {
-        tell_prefill(r);
+    if (s->phase == PHASE_PREFILL) {
+        tell_prefill(s);
         if (atomic_load(&r->cancel)) {
             request_end(r, FORGE_FINISH_CANCELLED);
             return;
         }
-        if (r->len == (int64_t)r->prompt.n)
-            r->phase = PHASE_DECODE;
+        if (s->len == (int64_t)r->prompt.n) {
+            keep_first(s, plain);
+            s->phase = PHASE_DECODE;
+        }
     }
-    if (r->want >= 0) {
-        rc = choose(r, plain, &id);
-        rc = rc < 0 ? rc : output_id(r, id);
-    } else if (r->len == (int64_t)(r->prompt.n + r->samples[r->at].ids.n)) {
-        rc = output_finish(r, output_limit(r)); /* the prompt was all that was asked for, or all that fits */
+    if (s->want >= 0) {
+        rc = step_choose(s, plain ? &e->best[s->want] : NULL, e->logits + (int64_t)s->want * e->l.config->n_vocab, &id);
+        rc = rc < 0 ? rc : output_id(s, id);
+    } else if (s->len == (int64_t)(r->prompt.n + s->ids.n)) {
+        rc = output_finish(s, output_limit(s)); /* the prompt was all that was asked for, or all that fits */
     }
     if (rc < 0)
         request_end(r, FORGE_FINISH_ERROR);
-    else if (r->samples[r->at].finish != FORGE_FINISH_NONE)
-        running_sample_done(r);
+    else if (s->finish != FORGE_FINISH_NONE)
+        running_done(s);
 }
 
 /* Whatever callbacks do, those in the step stay in memory until it ends. */
@@ -181,7 +192,7 @@ void step_sweep(struct forge_engine *e)
 {
     double now = clock_now();
     for (struct forge_request *r = e->first; r; r = r->next) { /* callbacks may submit: new ones come last */
-        if (r->phase == PHASE_DONE)
+        if (r->done)
             continue;
         if (atomic_load(&r->cancel))
             request_end(r, FORGE_FINISH_CANCELLED);
@@ -209,7 +220,7 @@ static void step(struct forge_engine *e)
     e->stats.steps++;
     e->stats.step_s += seconds;
     e->stats.rows += (uint64_t)rows;
-    if (e->n_active > e->n_running) { /* somebody waits: every slot should be in use */
+    if (sched_waits(e)) { /* somebody waits: every slot should be in use */
         e->stats.busy_slots += e->n_running;
         e->stats.busy_steps++;
     }
@@ -220,7 +231,7 @@ void engine_count(struct forge_engine *e)
 {
     struct forge_engine_stats *s = &e->stats;
     s->running = (int)e->n_running;
-    s->queued = e->n_active - e->n_running;
+    s->queued = e->n_active - e->n_busy;
     s->pages = s->pages_held = s->pages_kept = s->positions = 0;
     for (int g = 0; e->l.kv && g < e->l.config->n_groups; g++) {
         s->pages += (uint64_t)kv_n_pages(e->l.kv, g);
