@@ -303,7 +303,7 @@ struct forge_request_params {
     int64_t max_tokens;   /* new tokens; 0 = only the prompt; -1 = until end or context; default 256 */
     int ignore_eos;
     int keep_special;     /* 1 = special tokens appear in the text */
-    int n_samples;        /* independent continuations, 1 (default) to 1024 */
+    int n_samples;        /* independent continuations, 1 (default) to 1024; they run, and tell pieces, beside each other */
     int n_logprobs;       /* log-probabilities of the chosen and the best n tokens; -1 (default) = none */
     int priority;         /* higher first; default 0 */
     double deadline_s;    /* seconds from submit; 0 = none */

@@ -143,8 +143,10 @@ static int run_one(struct forge_engine *e, struct job *j)
 
 static bool finished(const struct job *j)
 {
-    int last = j->n_samples > 1 ? j->n_samples - 1 : 0;
-    return !j->request || forge_request_finish(j->request, last) != FORGE_FINISH_NONE;
+    for (int i = 0; j->request && (i == 0 || i < j->n_samples); i++)
+        if (forge_request_finish(j->request, i) == FORGE_FINISH_NONE)
+            return false;
+    return true;
 }
 
 /* Prints the jobs that are finished and whose predecessors are printed; the worst status so far. */

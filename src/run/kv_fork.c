@@ -1,5 +1,6 @@
 /* A sequence that begins as another one: full pages are held by both, the last one
- * is copied, since both write on in it.  Knows nothing of tokens. */
+ * is copied, since both write on in it.
+ * Knows nothing of tokens, nor of why there are several. */
 #include <assert.h>
 
 #include "run/kv_parts.h"
