@@ -93,10 +93,13 @@ static bool read_stops(struct api *a, const cJSON *body, struct api_error *e)
         if (a->n_stops == STOPS_MAX)
             return api_fail(e, 400, "stop", "'stop' has more than %d strings.", STOPS_MAX);
         buf_init(&b);
-        if (!json_str(c, &b) || b.len == 0 || strlen(buf_str(&b)) != b.len) {
+        const char *wrong = !json_str(c, &b)                 ? "no string"
+                            : b.len == 0                     ? "an empty string"
+                            : strlen(buf_str(&b)) != b.len ? "a string with a NUL character"
+                                                             : NULL;
+        if (wrong) {
             buf_fini(&b);
-            return api_fail(e, 400, "stop", "'stop' has an element, number %zu, that is %s.", a->n_stops + 1,
-                            !cJSON_IsString(c) ? "no string" : b.len ? "a string with a NUL character" : "an empty string");
+            return api_fail(e, 400, "stop", "'stop' has an element, number %zu, that is %s.", a->n_stops + 1, wrong);
         }
         if (b.failed)
             return no_memory(e);
