@@ -1,5 +1,6 @@
 /* A server of our own as a child process, and a client for it: what the tests of
- * `forge serve` share.  FORGE names the program; the model is the built-in one. */
+ * `forge serve` share.
+ * FORGE names the program; the model is the built-in one. */
 #ifndef FORGE_TESTS_SERVE_KIT_H
 #define FORGE_TESTS_SERVE_KIT_H
 
