@@ -176,6 +176,52 @@ V_INLINE __m256i dot_8(__m256i acc, __m256i u, __m256i x)
 
 VI_EACH(vi_dot, (struct vi16 acc, struct vi16 u, struct vi16 x), dot_8(acc.lo, u.lo, x.lo), dot_8(acc.hi, u.hi, x.hi))
 
+/* ---- values of block formats ---- */
+V_INLINE struct vi16 vi_bytes(const void *p)
+{
+    __m128i b = _mm_loadu_si128(p);
+    return (struct vi16){_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
+}
+
+V_INLINE struct v16 v_fms(struct v16 a, struct v16 b, struct v16 c)
+{
+    return (struct v16){_mm256_fmsub_ps(a.lo, b.lo, c.lo), _mm256_fmsub_ps(a.hi, b.hi, c.hi)};
+}
+
+V_INLINE struct v16 v_at4(struct v16 s, struct v16 m, struct vi16 q)
+{
+    return v_fms(vi_f32(vi_and(q, vi_splat(15))), s, m);
+}
+
+V_INLINE struct v16 v_at5(struct v16 s, struct v16 m, struct vi16 q, uint32_t bits)
+{
+    const __m256i low = _mm256_setr_epi32(12, 11, 10, 9, 8, 7, 6, 5); /* up to where bit l is 16; above bit 7 down */
+    const __m256i four = _mm256_set1_epi32(16 << 8);
+    __m256i all = _mm256_set1_epi32((int)bits);
+    __m256i lo = _mm256_srli_epi32(_mm256_and_si256(_mm256_sllv_epi32(all, low), four), 8);
+    __m256i hi = _mm256_srli_epi32(_mm256_and_si256(_mm256_sllv_epi32(_mm256_srli_epi32(all, 8), low), four), 8);
+    return v_fms(vi_f32(vi_or(vi_and(q, vi_splat(15)), (struct vi16){lo, hi})), s, m);
+}
+
+V_INLINE struct v16 v_quads(const uint8_t *p)
+{
+    __m128 two = _mm_cvtph_ps(_mm_loadu_si32(p));
+    __m256 v = _mm256_setr_m128(_mm_shuffle_ps(two, two, 0x00), _mm_shuffle_ps(two, two, 0x55));
+    return (struct v16){v, v};
+}
+
+V_INLINE struct v16 v_words(uint64_t low, uint64_t high)
+{
+    __m128i b = _mm_set_epi64x((long long)high, (long long)low);
+    return (struct v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)),
+                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(b, 8)))};
+}
+
+V_INLINE uint32_t bits_of(const uint8_t *p, int bit)
+{
+    return (uint32_t)_mm_movemask_epi8(_mm_sll_epi16(_mm_loadu_si128((const void *)p), _mm_cvtsi32_si128(7 - bit)));
+}
+
 #define TILE_W 2
 #define TILE_X 3
 #define KERN_TABLE cpu_kernels_avx2

@@ -202,6 +202,60 @@ V_INLINE __m512i vi_dot(__m512i acc, __m512i u, __m512i x)
 #endif
 }
 
+/* ---- values of block formats: all 16 or 32 of a group, then looked up ---- */
+V_INLINE __m512i vi_bytes(const void *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+
+V_INLINE __m512 values16(__m512 s, __m512 m, float from)
+{
+    const __m512 q = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_fmsub_ps(_mm512_add_ps(q, _mm512_set1_ps(from)), s, m);
+}
+
+V_INLINE __m512 v_at4(__m512 s, __m512 m, __m512i q)
+{
+    return _mm512_permutexvar_ps(q, values16(s, m, 0));
+}
+
+V_INLINE __m512 v_at5(__m512 s, __m512 m, __m512i q, uint32_t bits)
+{
+    __m512 low = _mm512_permutexvar_ps(q, values16(s, m, 0));
+    return _mm512_mask_permutexvar_ps(low, (__mmask16)bits, q, values16(s, m, 16));
+}
+
+V_INLINE __m512 v_quads(const uint8_t *p)
+{
+    const __m512i at = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
+    return _mm512_permutexvar_ps(at, _mm512_castps128_ps512(_mm_cvtph_ps(_mm_loadu_si32(p))));
+}
+
+V_INLINE __m512 v_words(uint64_t low, uint64_t high)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_set_epi64x((long long)high, (long long)low)));
+}
+
+V_INLINE uint32_t bits_of(const uint8_t *p, int bit)
+{
+    return _mm_test_epi8_mask(_mm_loadu_si128((const void *)p), _mm_set1_epi8((char)(1 << bit)));
+}
+
+/* six_bits of kern_dequant_tmpl.h: 64 values at a time, the two high bits moved to where they belong by a shift of
+ * each half's own. */
+#define SIX_BITS
+V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
+{
+    const __m512i up = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1);
+    const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(2), 1);
+    const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30), centre = _mm512_set1_epi8(32);
+    __m512i l = _mm512_loadu_si512(low), h = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)high));
+    __m512i a = _mm512_ternarylogic_epi32(_mm512_and_si512(l, four), _mm512_sllv_epi16(h, up), two, 0xf8); /* A | B & C */
+    __m512i b = _mm512_ternarylogic_epi32(_mm512_and_si512(_mm512_srli_epi16(l, 4), four), _mm512_srlv_epi16(h, down), two, 0xf8);
+    _mm512_storeu_si512(q, _mm512_sub_epi8(a, centre));
+    _mm512_storeu_si512(q + 64, _mm512_sub_epi8(b, centre));
+}
+
 #define FAR_W 8
 #define TILE_W 8
 #define TILE_X 3

@@ -196,6 +196,66 @@ static inline struct vi16 vi_dot(struct vi16 acc, struct vi16 u, struct vi16 x)
     return acc;
 }
 
+/* ---- values of block formats ---- */
+static inline struct vi16 vi_bytes(const uint8_t *p)
+{
+    struct vi16 r;
+    for (int l = 0; l < 16; l++)
+        r.v[l] = p[l];
+    return r;
+}
+
+static inline struct v16 v_at5(struct v16 s, struct v16 m, struct vi16 q, uint32_t bits)
+{
+    for (int l = 0; l < 16; l++)
+        s.v[l] = fmaf((float)((q.v[l] & 15) | (bits >> l & 1) << 4), s.v[l], -m.v[l]);
+    return s;
+}
+
+static inline struct v16 v_at4(struct v16 s, struct v16 m, struct vi16 q)
+{
+    return v_at5(s, m, q, 0);
+}
+
+static inline struct v16 v_quads(const uint8_t *p)
+{
+    struct v16 r;
+    for (int l = 0; l < 16; l++)
+        r.v[l] = f16_to_f32((uint16_t)(p[l / 4 % 2 * 2] | p[l / 4 % 2 * 2 + 1] << 8));
+    return r;
+}
+
+static inline struct v16 v_words(uint64_t low, uint64_t high)
+{
+    struct v16 r;
+    for (int l = 0; l < 16; l++)
+        r.v[l] = (float)(int8_t)((l < 8 ? low : high) >> l % 8 * 8 & 255);
+    return r;
+}
+
+static inline uint32_t bits_of(const uint8_t *p, int bit)
+{
+    uint32_t bits = 0;
+    for (int l = 0; l < 16; l++)
+        bits |= (uint32_t)(p[l] >> bit & 1) << l;
+    return bits;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CHECKED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define CHECKED 1
+#endif
+#endif
+#ifdef CHECKED /* with checks in every loop it takes the compiler many minutes, unless it optimizes nothing */
+#define INLINE static __attribute__((noinline, unused))
+#ifdef __clang__
+#pragma clang optimize off
+#else
+#pragma GCC optimize("O0")
+#endif
+#endif
 #define UNROLL /* vectors are loops here, and unrolling those around them takes the compiler a minute */
 #define TILE_W 2
 #define TILE_X 2

@@ -22,10 +22,16 @@ INLINE V16 shifted(const int8_t *q, float d, float m)
     return v_add(scaled(q, d), v_splat(m));
 }
 
-/* The halves at p of up to 16 blocks: widened together, since one takes as many instructions. */
+/* The halves at p of up to 16 blocks: widened together, since one takes as many instructions.  16 are gathered,
+ * each with the two bytes behind it. */
 INLINE void halves_at(float d[16], const uint8_t *p, size_t size, int64_t n)
 {
     uint16_t h[16] = { 0 };
+
+    if (n == 16) {
+        v_store(d, vi_half(vi_gather(p, size)));
+        return;
+    }
     for (int64_t i = 0; i < n; i++, p += size)
         memcpy(&h[i], p, sizeof h[i]);
     v_store(d, v_load_f16(h));
@@ -155,21 +161,27 @@ INLINE void k_factors(float scale[16], float min[16], const uint8_t *p)
 K_BLOCKS(blocks_q4_k, 144, false)
 K_BLOCKS(blocks_q5_k, 176, true)
 
+#ifndef SIX_BITS
 /* Of 128 values group g of 32 takes nibble g / 2 of the low bytes from 32 (g % 2), and bits 2 g of the high. */
+INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
+{
+    for (int j = 0; j < 32; j++) {
+        q[j] = (int8_t)(((low[j] & 15) | (high[j] << 4 & 48)) - 32);
+        q[32 + j] = (int8_t)(((low[32 + j] & 15) | (high[j] << 2 & 48)) - 32);
+        q[64 + j] = (int8_t)((low[j] >> 4 | (high[j] & 48)) - 32);
+        q[96 + j] = (int8_t)((low[32 + j] >> 4 | (high[j] >> 2 & 48)) - 32);
+    }
+}
+#endif
+
 static void blocks_q6_k(float *restrict out, const uint8_t *p, int64_t n)
 {
     for (; n > 0; n -= 256, p += 210, out += 256) {
         float s[16];
         v_store(s, scaled((const int8_t *)p + 192, half_at(p + 208)));
         for (int part = 0; part < 2; part++) {
-            const uint8_t *low = p + 64 * part, *high = p + 128 + 32 * part;
             int8_t q[128];
-            for (int j = 0; j < 32; j++) {
-                q[j] = (int8_t)(((low[j] & 15) | (high[j] << 4 & 48)) - 32);
-                q[32 + j] = (int8_t)(((low[32 + j] & 15) | (high[j] << 2 & 48)) - 32);
-                q[64 + j] = (int8_t)((low[j] >> 4 | (high[j] & 48)) - 32);
-                q[96 + j] = (int8_t)((low[32 + j] >> 4 | (high[j] >> 2 & 48)) - 32);
-            }
+            six_bits(q, p + 64 * part, p + 128 + 32 * part);
             UNROLL for (int v = 0; v < 8; v++)
                 v_store(out + 128 * part + 16 * v, scaled(q + 16 * v, s[8 * part + v]));
         }

@@ -79,9 +79,9 @@ INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
 DIRECT_FORMAT(direct_f32, row_f32)
 DIRECT_FORMAT(direct_f16, row_f16)
 DIRECT_FORMAT(direct_bf16, row_bf16)
-DIRECT_FORMAT(direct_q8_0, row_q8_0)
 
 #include "backend/cpu/kern_dequant_tmpl.h"
+#include "backend/cpu/kern_blocks_tmpl.h"
 
 /* ---- many rows: panels ---- */
 enum { PANEL_BYTES = 1 << 20 }; /* of the rows of x that take turns at a panel: half a second-level cache */
@@ -216,6 +216,13 @@ static void linear(const struct kern_linear *a, int64_t o0, int64_t o1, struct k
         case DTYPE_F16: direct_f16(a, o0, o1); return;
         case DTYPE_BF16: direct_bf16(a, o0, o1); return;
         case DTYPE_Q8_0: direct_q8_0(a, o0, o1); return;
+        case DTYPE_Q4_0: direct_q4_0(a, o0, o1); return;
+        case DTYPE_Q4_1: direct_q4_1(a, o0, o1); return;
+        case DTYPE_Q5_0: direct_q5_0(a, o0, o1); return;
+        case DTYPE_Q5_1: direct_q5_1(a, o0, o1); return;
+        case DTYPE_Q4_K: direct_q4_k(a, o0, o1); return;
+        case DTYPE_Q5_K: direct_q5_k(a, o0, o1); return;
+        case DTYPE_Q6_K: direct_q6_k(a, o0, o1); return;
         default: break;
         }
     }

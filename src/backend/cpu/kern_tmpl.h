@@ -17,7 +17,9 @@
 #include "backend/cpu/kernels.h"
 #include "tensor/dtype.h"
 
+#ifndef INLINE
 #define INLINE static inline __attribute__((always_inline))
+#endif
 #ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
@@ -62,14 +64,6 @@ INLINE V16 row_f16(const uint8_t *row, int64_t k)
 INLINE V16 row_bf16(const uint8_t *row, int64_t k)
 {
     return v_load_bf16(row + 2 * k);
-}
-
-INLINE V16 row_q8_0(const uint8_t *row, int64_t k)
-{
-    const uint8_t *b = row + k / 32 * 34;
-    uint16_t d;
-    memcpy(&d, b, sizeof d);
-    return v_mul(v_load_i8(b + 2 + k % 32), v_splat(f16_scalar(d)));
 }
 
 /* acc[i][j] += the products of w[i] and x[j] over 16 * steps elements, w read through `row`.

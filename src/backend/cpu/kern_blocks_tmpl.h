@@ -1,0 +1,203 @@
+/* The product of `exact` of a few rows of x with block formats where they are
+ * stored, part of kern_tmpl.h.  Each value is s q - m by one fma, which gives the
+ * dequantiser's bits, since s q fits 24 bits in every format here.  The ISA file
+ * brings
+ *     vi_bytes               16 bytes, widened
+ *     v_at4(s, m, q)         s (q & 15) - m
+ *     v_at5(s, m, q, bits)   s (q & 15 | bit l of bits << 4) - m
+ *     v_quads                halves a, b at p as a a a a b b b b a a a a b b b b
+ *     v_words                16 signed bytes of two words
+ *     bits_of                a bit of each of 16 bytes
+ * Knows nothing of threads. */
+
+/* ---- 32 values a block: factors of up to 16 blocks at once, then the values of one ---- */
+INLINE void factors_centre(float s[16], float m[16], const uint8_t *p, size_t size, int64_t n, int centre)
+{
+    halves_at(s, p, size, n);
+    v_store(m, v_mul(v_load(s), v_splat((float)centre)));
+}
+
+INLINE void factors_min(float s[16], float m[16], const uint8_t *p, size_t size, int64_t n)
+{
+    halves_at(s, p, size, n);
+    halves_at(m, p + 2, size, n);
+    v_store(m, v_mul(v_load(m), v_splat(-1.0f)));
+}
+
+INLINE void factors_q8_0(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    (void)m;
+    halves_at(s, p, 34, n);
+}
+
+INLINE void factors_q4_0(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    factors_centre(s, m, p, 18, n, 8);
+}
+
+INLINE void factors_q4_1(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    factors_min(s, m, p, 20, n);
+}
+
+INLINE void factors_q5_0(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    factors_centre(s, m, p, 22, n, 16);
+}
+
+INLINE void factors_q5_1(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    factors_min(s, m, p, 24, n);
+}
+
+INLINE void nibbles(V16 *v, const uint8_t *p, V16 s, V16 m)
+{
+    VI q = vi_bytes(p);
+    v[0] = v_at4(s, m, q);
+    v[1] = v_at4(s, m, vi_shr(q, 4));
+}
+
+INLINE void fifths(V16 *v, const uint8_t *p, V16 s, V16 m)
+{
+    VI q = vi_bytes(p + 4);
+    uint32_t high = word_at(p);
+    v[0] = v_at5(s, m, q, high);
+    v[1] = v_at5(s, m, vi_shr(q, 4), high >> 16);
+}
+
+/* i: which of the blocks at p */
+INLINE void values_q8_0(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    (void)m;
+    v[0] = v_mul(v_load_i8(p + 34 * i + 2), v_splat(s[i]));
+    v[1] = v_mul(v_load_i8(p + 34 * i + 18), v_splat(s[i]));
+}
+
+INLINE void values_q4_0(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    nibbles(v, p + 18 * i + 2, v_splat(s[i]), v_splat(m[i]));
+}
+
+INLINE void values_q4_1(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    nibbles(v, p + 20 * i + 4, v_splat(s[i]), v_splat(m[i]));
+}
+
+INLINE void values_q5_0(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    fifths(v, p + 22 * i + 2, v_splat(s[i]), v_splat(m[i]));
+}
+
+INLINE void values_q5_1(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    fifths(v, p + 24 * i + 4, v_splat(s[i]), v_splat(m[i]));
+}
+
+/* ---- 256 values a block: its factors, then the values of a part of it ---- */
+/* Of group g the scale at s[g + g / 4 * 4], the minimum 4 behind. */
+INLINE void factors_q4_k(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    uint64_t ab = (uint64_t)word_at(p + 4) | (uint64_t)word_at(p + 8) << 32, c = word_at(p + 12);
+    uint64_t low = ab & 0x3f3f3f3f3f3f3f3f;
+    uint64_t top = (ab >> 2 & 0x3030303030303030) | (c & 0x0f0f0f0f) | (c >> 4 & 0x0f0f0f0f) << 32;
+
+    (void)m, (void)n;
+    v_store(s, v_mul(v_words(low, top), v_quads(p)));
+}
+
+#define factors_q5_k factors_q4_k
+
+/* Groups 2 i and 2 i + 1. */
+INLINE void values_q4_k(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    const float *f = s + 2 * i + i / 2 * 4;
+    VI a = vi_bytes(p + 16 + 32 * i), b = vi_bytes(p + 32 + 32 * i);
+
+    (void)m;
+    v[0] = v_at4(v_splat(f[0]), v_splat(f[4]), a);
+    v[1] = v_at4(v_splat(f[0]), v_splat(f[4]), b);
+    v[2] = v_at4(v_splat(f[1]), v_splat(f[5]), vi_shr(a, 4));
+    v[3] = v_at4(v_splat(f[1]), v_splat(f[5]), vi_shr(b, 4));
+}
+
+INLINE void values_q5_k(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    const float *f = s + 2 * i + i / 2 * 4;
+    VI a = vi_bytes(p + 48 + 32 * i), b = vi_bytes(p + 64 + 32 * i);
+
+    (void)m;
+    v[0] = v_at5(v_splat(f[0]), v_splat(f[4]), a, bits_of(p + 16, 2 * i));
+    v[1] = v_at5(v_splat(f[0]), v_splat(f[4]), b, bits_of(p + 32, 2 * i));
+    v[2] = v_at5(v_splat(f[1]), v_splat(f[5]), vi_shr(a, 4), bits_of(p + 16, 2 * i + 1));
+    v[3] = v_at5(v_splat(f[1]), v_splat(f[5]), vi_shr(b, 4), bits_of(p + 32, 2 * i + 1));
+}
+
+INLINE void factors_q6_k(float s[16], float m[16], const uint8_t *p, int64_t n)
+{
+    (void)m, (void)n;
+    v_store(s, scaled((const int8_t *)p + 192, half_at(p + 208)));
+}
+
+INLINE void values_q6_k(V16 *v, const uint8_t *p, int i, const float s[16], const float m[16])
+{
+    int8_t q[128];
+
+    (void)m;
+    six_bits(q, p + 64 * i, p + 128 + 32 * i);
+    UNROLL for (int l = 0; l < 8; l++) v[l] = scaled(q + 16 * l, s[8 * i + l]);
+}
+
+/* ---- NW rows o, o + gap, ... of w with NX rows of x from r ---- */
+/* UNIT: values that `factors` serves; PART, BYTES: values that `values` gives, and what they are stored in.
+ * Each row is fetched a little ahead of itself, as in DIRECT. */
+#define BLOCKS(NW, NX, name, UNIT, PART, BYTES)                                                            \
+    {                                                                                                      \
+        const uint8_t *w[NW];                                                                              \
+        const float *x[NX];                                                                                \
+        V16 acc[NW][NX], v[(PART) / 16];                                                                   \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i * gap) * a->row_size;           \
+        UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;            \
+        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero();  \
+        for (int64_t k = 0; k < a->k; k += (UNIT)) {                                                       \
+            int64_t n = a->k - k < (UNIT) ? a->k - k : (UNIT);                                             \
+            float s[NW][16], m[NW][16];                                                                    \
+            UNROLL for (int i = 0; i < (NW); i++) factors_##name(s[i], m[i], w[i], n / 32);                \
+            for (int part = 0; part < (int)n / (PART); part++)                                             \
+                UNROLL for (int i = 0; i < (NW); i++)                                                      \
+                {                                                                                          \
+                    for (int at = 0; at < (BYTES); at += 64)                                               \
+                        __builtin_prefetch((const void *)((uintptr_t)w[i] + (uintptr_t)(part * (BYTES) + at + 1024)), 0, 2); \
+                    values_##name(v, w[i], part, s[i], m[i]);                                              \
+                    UNROLL for (int l = 0; l < (PART) / 16; l++) UNROLL for (int j = 0; j < (NX); j++)     \
+                        acc[i][j] = v_fma(v[l], v_load(x[j] + k + (PART) * part + 16 * l), acc[i][j]);     \
+                }                                                                                          \
+            UNROLL for (int i = 0; i < (NW); i++) w[i] += (UNIT) / (PART) * (BYTES);                       \
+        }                                                                                                  \
+        UNROLL for (int i = 0; i < (NW); i++)                                                              \
+            UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i * gap, acc[i][j]);                   \
+    }
+
+#define BLOCKS_FORMAT(name, UNIT, PART, BYTES)                            \
+    static void direct_##name(const struct kern_linear *a, int64_t o0, int64_t o1) \
+    {                                                                     \
+        int64_t o = o0, r = 0, n_w = a->n_rows == 1 ? FAR_W : 4, gap = (o1 - o0) / n_w; \
+        for (; o < o0 + gap; o++)                                         \
+            switch (a->n_rows) {                                          \
+            case 1: BLOCKS(FAR_W, 1, name, UNIT, PART, BYTES) break;      \
+            case 2: BLOCKS(4, 2, name, UNIT, PART, BYTES) break;          \
+            case 3: BLOCKS(4, 3, name, UNIT, PART, BYTES) break;          \
+            default: BLOCKS(4, 4, name, UNIT, PART, BYTES) break;         \
+            }                                                             \
+        for (o = o0 + gap * n_w; o < o1; o++)                             \
+            for (r = 0; r < a->n_rows; r++)                               \
+                BLOCKS(1, 1, name, UNIT, PART, BYTES)                     \
+    }
+
+BLOCKS_FORMAT(q8_0, 512, 32, 34)
+BLOCKS_FORMAT(q4_0, 512, 32, 18)
+BLOCKS_FORMAT(q4_1, 512, 32, 20)
+BLOCKS_FORMAT(q5_0, 512, 32, 22)
+BLOCKS_FORMAT(q5_1, 512, 32, 24)
+BLOCKS_FORMAT(q4_k, 256, 64, 36)
+BLOCKS_FORMAT(q5_k, 256, 64, 44)
+BLOCKS_FORMAT(q6_k, 256, 128, 105)
