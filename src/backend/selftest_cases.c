@@ -560,7 +560,8 @@ static void attention_cases(struct selftest *r, enum dtype dtype)
             attention_case(r, &attention_table[i]);
 }
 
-/* A model's own heads, those of two kv heads at most: decoding over several chunks, and a part of a prompt. */
+/* A model's own heads, those of two kv heads at most: decoding over several chunks, and a part of a prompt, each also
+ * with a window that begins within a chunk and a soft-cap, which the same kernels take as arguments. */
 static void heads_cases(struct selftest *r, enum dtype pages)
 {
     const struct op_heads *h = &r->args.heads;
@@ -568,6 +569,8 @@ static void heads_cases(struct selftest *r, enum dtype pages)
 
     attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 16, 0, 0, pages, 1, 130, 1});
     attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 64, 0, 0, pages, 1, 130, 64});
+    attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 16, 75, 30, pages, 1, 130, 1});
+    attention_case(r, &(struct attention_case){h->head_dim, heads, kv, 64, 75, 30, pages, 1, 130, 64});
 }
 const struct selftest_group selftest_heads = {heads_cases, false};
 
