@@ -5,20 +5,47 @@
 
 #include "serve/server.h"
 
+/* How many tools it calls. */
+static size_t put_message(struct buf *out, const struct api *a, const char *text, size_t len)
+{
+    struct split s;
+    struct parted p;
+    split_init(&s, a->tools, a->thinking, a->only_call);
+    parted_init(&p);
+    split_push(&s, text, len, true, &p);
+    buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (p.n_calls > 0 && p.content.len == 0)
+        buf_puts(out, "null");
+    else
+        buf_put_json(out, buf_str(&p.content), p.content.len);
+    if (p.thought.len > 0) {
+        buf_puts(out, ",\"reasoning_content\":");
+        buf_put_json(out, buf_str(&p.thought), p.thought.len);
+    }
+    if (p.n_calls > 0) {
+        buf_puts(out, ",\"tool_calls\":[");
+        buf_put(out, buf_str(&p.calls), p.calls.len);
+        put_end(out, "]");
+    }
+    buf_puts(out, ",\"refusal\":null},");
+    out->failed |= p.thought.failed || p.content.failed || p.calls.failed;
+    split_fini(&s);
+    parted_fini(&p);
+    return p.n_calls;
+}
+
 static void put_choice(struct buf *out, const struct exchange *x, const struct turn *t, size_t at)
 {
     const struct gen *g = x->gen;
     const struct choice *c = &t->choices[at];
     const struct prompt *p = &g->api.prompts[t->index];
-    size_t len, n_ids;
+    size_t len, n_ids, n_calls = 0;
     const char *text = forge_request_text(t->r, (int)at, &len);
     forge_request_ids(t->r, (int)at, &n_ids);
     buf_putc(out, '{');
     put_int(out, "index", (int64_t)c->index);
     if (g->api.chat) {
-        buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-        buf_put_json(out, text, len);
-        buf_puts(out, ",\"refusal\":null},");
+        n_calls = put_message(out, &g->api, text, len);
     } else {
         struct buf whole;
         buf_init(&whole);
@@ -36,7 +63,7 @@ static void put_choice(struct buf *out, const struct exchange *x, const struct t
         buf_putc(out, ',');
     } else
         buf_puts(out, "\"logprobs\":null,");
-    put_str(out, "finish_reason", finish_reason(c->finish));
+    put_str(out, "finish_reason", finish_reason(c->finish, n_calls));
     put_end(out, "}");
 }
 

@@ -1,14 +1,317 @@
-/* Chats: messages through the model's template.
- * Knows the template by forge.h only.
- * (Not there yet.) */
+/* The fields of a chat: messages, tools, what form the answer is to have; checked and
+ * put into the shape that templates expect: contents as one string, arguments of
+ * calls as objects.
+ * Knows the template by forge.h only. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "serve/json_out.h"
 #include "serve/server.h"
+
+#define TOOLS_MAX 128
+
+static bool no_memory(struct api_error *e)
+{
+    return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+}
+
+/* ---- messages ---- */
+
+static bool put_part(struct buf *text, const cJSON *part, const char *where, struct api_error *e)
+{
+    const cJSON *type = json_get(part, "type"), *t = json_get(part, "text");
+    if (!cJSON_IsObject(part) || !cJSON_IsString(type))
+        return api_fail(e, 400, where, "'%s' has a part that is no object with a 'type'.", where);
+    if (strcmp(type->valuestring, "text") != 0)
+        return api_fail(e, 400, where, "'%s' has a part that is no text; this model takes text only.", where);
+    if (!json_str(t, text))
+        return api_fail(e, 400, where, "'%s' has a part whose 'text' is %s, not a string.", where, json_kind(t));
+    return true;
+}
+
+/* A string, or parts of text that follow each other. */
+static bool put_content(struct buf *out, const cJSON *content, const char *where, struct api_error *e)
+{
+    struct buf text;
+    bool ok = true;
+    buf_init(&text);
+    if (cJSON_IsArray(content)) {
+        for (const cJSON *c = content->child; c && ok; c = c->next)
+            ok = put_part(&text, c, where, e);
+    } else if (!json_str(content, &text))
+        ok = api_fail(e, 400, where, "'%s' must be a string or a list of parts, not %s.", where, json_kind(content));
+    buf_put_json(out, buf_str(&text), text.len);
+    out->failed |= text.failed;
+    buf_fini(&text);
+    return ok;
+}
+
+/* A call's arguments are text in the protocol, and an object in templates. */
+static bool put_calls(struct buf *out, const cJSON *calls, const char *where, struct api_error *e)
+{
+    if (!cJSON_IsArray(calls))
+        return api_fail(e, 400, where, "'%s' must be a list, not %s.", where, json_kind(calls));
+    buf_puts(out, ",\"tool_calls\":[");
+    for (const cJSON *c = calls->child; c; c = c->next) {
+        const cJSON *f = json_get(c, "function"), *name = json_get(f, "name"), *args = json_get(f, "arguments"), *id = json_get(c, "id");
+        struct buf text;
+        cJSON *parsed = NULL;
+        if (!cJSON_IsString(name))
+            return api_fail(e, 400, where, "'%s' has a call without the name of a function.", where);
+        buf_puts(out, "{\"type\":\"function\",\"id\":");
+        json_put(out, id);
+        buf_puts(out, ",\"function\":{\"name\":");
+        json_put(out, name);
+        buf_puts(out, ",\"arguments\":");
+        buf_init(&text);
+        if (json_str(args, &text) && json_parse(&parsed, buf_str(&text), text.len, "arguments", NULL) == 0)
+            json_put(out, parsed);
+        else if (args)
+            json_put(out, args);
+        else
+            buf_puts(out, "{}");
+        cJSON_Delete(parsed);
+        buf_fini(&text);
+        buf_puts(out, c->next ? "}}," : "}}");
+    }
+    buf_putc(out, ']');
+    return true;
+}
+
+static const char *role_of(const cJSON *m)
+{
+    static const char *const roles[][2] = {{"system", "system"}, {"developer", "system"}, {"user", "user"},
+                                           {"assistant", "assistant"}, {"tool", "tool"}, {"function", "tool"}};
+    const cJSON *role = json_get(m, "role");
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && cJSON_IsString(role); i++)
+        if (strcmp(role->valuestring, roles[i][0]) == 0)
+            return roles[i][1];
+    return NULL;
+}
+
+static bool put_message(struct buf *out, const cJSON *m, size_t at, struct api_error *e)
+{
+    static const char *const also[] = {"name", "tool_call_id", "reasoning_content"};
+    const cJSON *content = json_get(m, "content"), *calls = json_get(m, "tool_calls");
+    const char *role = role_of(m);
+    char where[64];
+    if (!role) {
+        snprintf(where, sizeof where, "messages[%zu].role", at);
+        return api_fail(e, 400, where, "'%s' must be system, developer, user, assistant or tool.", where);
+    }
+    snprintf(where, sizeof where, "messages[%zu].content", at);
+    buf_printf(out, "{\"role\":\"%s\",\"content\":", role);
+    if (!content && calls && strcmp(role, "assistant") == 0)
+        buf_puts(out, "\"\"");
+    else if (!put_content(out, content, where, e))
+        return false;
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
+        const cJSON *item = json_get(m, also[i]);
+        snprintf(where, sizeof where, "messages[%zu].%s", at, also[i]);
+        if (item && !cJSON_IsString(item))
+            return api_fail(e, 400, where, "'%s' must be a string, not %s.", where, json_kind(item));
+        if (item) {
+            buf_printf(out, ",\"%s\":", also[i]);
+            json_put(out, item);
+        }
+    }
+    snprintf(where, sizeof where, "messages[%zu].tool_calls", at);
+    if (calls && !put_calls(out, calls, where, e))
+        return false;
+    buf_putc(out, '}');
+    return true;
+}
+
+static bool put_messages(struct buf *out, const cJSON *list, struct api_error *e)
+{
+    size_t n = 0;
+    if (!cJSON_IsArray(list))
+        return api_fail(e, 400, "messages", list ? "'messages' must be a list, not %s." : "'messages' is missing.", json_kind(list));
+    if (!list->child)
+        return api_fail(e, 400, "messages", "'messages' is empty.");
+    buf_putc(out, '[');
+    for (const cJSON *m = list->child; m; m = m->next) {
+        if (n > 0)
+            buf_putc(out, ',');
+        if (!put_message(out, m, n++, e))
+            return false;
+    }
+    buf_putc(out, ']');
+    return true;
+}
+
+/* ---- tools ---- */
+
+static bool check_tool(const cJSON *t, size_t at, struct api_error *e)
+{
+    const cJSON *f = json_get(t, "function"), *name = json_get(f, "name"), *p = json_get(f, "parameters"), *type = json_get(t, "type");
+    char where[64];
+    snprintf(where, sizeof where, "tools[%zu]", at);
+    if (!cJSON_IsString(type) || strcmp(type->valuestring, "function") != 0 || !cJSON_IsObject(f))
+        return api_fail(e, 400, where, "'%s' must be an object of type 'function' with a 'function'.", where);
+    if (!cJSON_IsString(name) || !name->valuestring[0])
+        return api_fail(e, 400, where, "'%s' has no name of a function.", where);
+    if (p && !cJSON_IsObject(p))
+        return api_fail(e, 400, where, "'%s' has parameters that are %s, not an object.", where, json_kind(p));
+    return true;
+}
+
+static bool check_tools(const cJSON *tools, struct api_error *e)
+{
+    size_t n = 0;
+    if (!cJSON_IsArray(tools))
+        return api_fail(e, 400, "tools", "'tools' must be a list, not %s.", json_kind(tools));
+    for (const cJSON *t = tools->child; t; t = t->next)
+        if (n == TOOLS_MAX ? !api_fail(e, 400, "tools", "'tools' has more than %d tools.", TOOLS_MAX) : !check_tool(t, n++, e))
+            return false;
+    return true;
+}
+
+/* The schema of a call, so that nothing else can come: of one tool, or of all. */
+static bool put_call_schema(struct buf *out, const cJSON *tools, const char *only, struct api_error *e)
+{
+    size_t n = 0;
+    buf_puts(out, "{\"anyOf\":[");
+    for (const cJSON *t = tools ? tools->child : NULL; t; t = t->next) {
+        const cJSON *f = json_get(t, "function"), *name = json_get(f, "name"), *p = json_get(f, "parameters");
+        if (only && strcmp(only, name->valuestring) != 0)
+            continue;
+        if (n++ > 0)
+            buf_putc(out, ',');
+        buf_puts(out, "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":");
+        json_put(out, name);
+        buf_puts(out, "},\"arguments\":");
+        if (p)
+            json_put(out, p);
+        else
+            buf_puts(out, "{\"type\":\"object\"}");
+        buf_puts(out, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");
+    }
+    buf_puts(out, "]}");
+    return n > 0 || api_fail(e, 400, "tool_choice", "'tool_choice' asks for a tool that 'tools' does not have.");
+}
+
+static bool read_tools(struct api *a, const cJSON *body, const cJSON **tools, struct api_error *e)
+{
+    const cJSON *choice = json_get(body, "tool_choice"), *name = json_get(json_get(choice, "function"), "name");
+    const char *word = cJSON_IsString(choice) ? choice->valuestring : NULL;
+    struct buf schema;
+    *tools = json_get(body, "tools");
+    if (*tools && !check_tools(*tools, e))
+        return false;
+    if (choice && !(word && (!strcmp(word, "none") || !strcmp(word, "auto") || !strcmp(word, "required"))) && !cJSON_IsString(name))
+        return api_fail(e, 400, "tool_choice", "'tool_choice' must be none, auto, required, or name a function.");
+    if (*tools && !(*tools)->child)
+        *tools = NULL;
+    a->only_call = (word && strcmp(word, "required") == 0) || cJSON_IsString(name);
+    a->tools = *tools && !(word && strcmp(word, "none") == 0);
+    if (!a->only_call)
+        return true;
+    buf_init(&schema);
+    bool ok = put_call_schema(&schema, *tools, cJSON_IsString(name) ? name->valuestring : NULL, e);
+    a->json_schema = schema.data;
+    a->schema_field = "tools";
+    return ok && (!schema.failed || no_memory(e));
+}
+
+/* ---- the form of the answer ---- */
+
+static bool read_format(struct api *a, const cJSON *body, struct api_error *e)
+{
+    static const char field[] = "response_format";
+    const cJSON *f = json_get(body, field), *type = json_get(f, "type"), *s = json_get(json_get(f, "json_schema"), "schema");
+    struct buf b;
+    if (!f)
+        return true;
+    if (!cJSON_IsObject(f))
+        return api_fail(e, 400, field, "'%s' must be an object, not %s.", field, json_kind(f));
+    const char *word = cJSON_IsString(type) ? type->valuestring : "";
+    bool schema = strcmp(word, "json_schema") == 0;
+    if (strcmp(word, "text") == 0)
+        return true;
+    if (!schema && strcmp(word, "json_object") != 0)
+        return api_fail(e, 400, field, "'%s' has a 'type' that is none of text, json_object, json_schema.", field);
+    if (schema && !cJSON_IsObject(s))
+        return api_fail(e, 400, field, "'%s' has no 'json_schema' with a 'schema' that is an object.", field);
+    if (a->only_call)
+        return api_fail(e, 400, field, "'%s' and a 'tool_choice' that asks for a call exclude each other.", field);
+    buf_init(&b);
+    if (schema)
+        json_put(&b, s);
+    else
+        buf_puts(&b, "{\"type\":\"object\"}");
+    a->json_schema = b.data;
+    a->schema_field = field;
+    return !b.failed || no_memory(e);
+}
+
+/* Variables of the template.  An answer in a form has no room for a thought, unless that is asked for. */
+static bool put_variables(struct buf *out, const struct api *a, const cJSON *body, struct api_error *e)
+{
+    const cJSON *vars = json_get(body, "chat_template_kwargs");
+    if (vars && !cJSON_IsObject(vars))
+        return api_fail(e, 400, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s.", json_kind(vars));
+    buf_putc(out, '{');
+    for (const cJSON *c = vars ? vars->child : NULL; c; c = c->next) {
+        json_put_string(out, c->string);
+        buf_putc(out, ':');
+        json_put(out, c);
+        buf_putc(out, ',');
+    }
+    if (a->json_schema && !json_get(vars, "enable_thinking"))
+        buf_puts(out, "\"enable_thinking\":false");
+    put_end(out, "}");
+    return true;
+}
+
+/* ---- all of it ---- */
+
+bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_error *e)
+{
+    const cJSON *tools;
+    struct chat_text c;
+    a->prompts = mem_array(1, sizeof *a->prompts);
+    if (!a->prompts)
+        return no_memory(e);
+    a->n_prompts = 1;
+    if (!read_tools(a, body, &tools, e) || !read_format(a, body, e))
+        return false;
+    buf_init(&c.messages);
+    buf_init(&c.tools);
+    buf_init(&c.variables);
+    if (a->tools)
+        json_put(&c.tools, tools);
+    bool ok = put_messages(&c.messages, json_get(body, "messages"), e) && put_variables(&c.variables, a, body, e);
+    if (ok && (c.messages.failed || c.tools.failed || c.variables.failed))
+        ok = no_memory(e);
+    ok = ok && chat_render(s, &c, a, e);
+    buf_fini(&c.messages);
+    buf_fini(&c.tools);
+    buf_fini(&c.variables);
+    return ok;
+}
 
 void handle_chat(struct exchange *x)
 {
-    reply_fail(x, 501, NULL, "Chats are not answered in this build.");
+    gen_start(x, true);
 }
 
 void handle_apply_template(struct exchange *x)
 {
-    reply_fail(x, 501, NULL, "Chats are not answered in this build.");
+    struct api_error e = {0};
+    struct api a = {.chat = true};
+    struct buf *out = &x->reply.body;
+    cJSON *body = fields_body(x, &e);
+    bool ok = body && chat_read(&a, x->s, body, &e);
+    cJSON_Delete(body);
+    if (ok) {
+        buf_puts(out, "{\"prompt\":");
+        buf_put_json(out, a.prompts[0].text ? a.prompts[0].text : "", a.prompts[0].len);
+        buf_puts(out, "}\n");
+        reply_json(x, 200);
+    } else
+        reply_error(x, &e);
+    api_fini(&a);
 }

@@ -12,9 +12,9 @@
 
 #define PROGRESS_EVERY 0.25 /* seconds between events of a prefill */
 
-const char *finish_reason(enum forge_finish f)
+const char *finish_reason(enum forge_finish f, size_t n_calls)
 {
-    return f == FORGE_FINISH_EOS || f == FORGE_FINISH_STOP ? "stop" : "length";
+    return n_calls > 0 ? "tool_calls" : f == FORGE_FINISH_EOS || f == FORGE_FINISH_STOP ? "stop" : "length";
 }
 
 /* ---- callbacks, on the engine's thread ---- */
@@ -105,6 +105,8 @@ void gen_free(struct exchange *x)
             atomic_fetch_sub(&x->s->n_requests, 1);
             counts_ended(x->s, NULL);
         }
+        for (size_t k = 0; t->choices && k < (size_t)g->api.n; k++)
+            split_fini(&t->choices[k].split);
         free(t->choices);
     }
     free(g->turns);
@@ -124,11 +126,21 @@ static bool make_turns(struct exchange *x)
         t->choices = mem_array((size_t)g->api.n, sizeof *t->choices);
         if (!t->choices)
             return false;
-        for (size_t k = 0; k < (size_t)g->api.n; k++)
+        for (size_t k = 0; k < (size_t)g->api.n; k++) {
             t->choices[k].index = i * (size_t)g->api.n + k;
+            split_init(&t->choices[k].split, g->api.tools, g->api.thinking, g->api.only_call);
+        }
     }
     g->n_left = g->api.n_prompts;
     return g->turns != NULL;
+}
+
+/* Which field a refusal is about: the engine speaks of its own. */
+static const char *blame(const struct api *a, const struct forge_error *err)
+{
+    if (a->json_schema && strstr(err->message, "json_schema"))
+        return a->schema_field;
+    return a->chat ? "messages" : "prompt";
 }
 
 static bool submit_all(struct exchange *x, struct api_error *e)
@@ -146,7 +158,7 @@ static bool submit_all(struct exchange *x, struct api_error *e)
         atomic_fetch_add(&x->s->n_requests, 1);
         if (forge_submit(x->s->e, &p, &t->r, &err) < 0) {
             atomic_fetch_sub(&x->s->n_requests, 1);
-            return api_fail_engine(e, g->api.chat ? "messages" : "prompt", &err);
+            return api_fail_engine(e, blame(&g->api, &err), &err);
         }
     }
     return true;

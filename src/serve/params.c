@@ -218,7 +218,7 @@ bool api_read(struct api *a, struct server *s, const cJSON *body, bool chat, str
     a->has_seed = json_get(body, "seed") != NULL;
     return read_types(body, e) && fields_read(common_fields, body, a, e) &&
            fields_read(chat ? chat_fields : text_fields, body, a, e) && (!options || fields_read(stream_fields, options, a, e)) &&
-           read_stops(a, body, e) && read_bias(a, info->n_vocab, body, e) && (chat || read_prompts(a, body, e)) &&
+           read_stops(a, body, e) && read_bias(a, info->n_vocab, body, e) && (chat ? chat_read(a, s, body, e) : read_prompts(a, body, e)) &&
            check_together(a, e);
 }
 
@@ -233,6 +233,7 @@ void api_fini(struct api *a)
     free(a->stops);
     free(a->bias);
     free(a->prompts);
+    free(a->json_schema);
 }
 
 void api_request(const struct api *a, size_t prompt, struct forge_request_params *p)
@@ -243,6 +244,7 @@ void api_request(const struct api *a, size_t prompt, struct forge_request_params
     p->text_len = from->len;
     p->ids = from->ids;
     p->n_ids = from->n_ids;
+    p->json_schema = a->json_schema;
     p->stops = (const char *const *)a->stops;
     p->n_stops = a->n_stops;
     p->max_tokens = a->max_tokens;

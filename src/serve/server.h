@@ -7,7 +7,9 @@
  *   fields.c    members of a JSON body into a struct, by a table
  *   params.c    the fields of a completion
  *   gen.c       requests of the engine for an exchange, and its callbacks
+ *   chat.c      the fields of a chat; chat_render.c: its prompt
  *   sse.c       events of a stream
+ *   split.c     thoughts, text and calls of tools in an answer
  *   answer.c    the whole response at once
  *   logprobs.c  log-probabilities as the protocol spells them
  *   reply.c     JSON replies and error objects
@@ -30,6 +32,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "serve/serve.h"
+#include "serve/split.h"
 
 #define BODY_MAX ((size_t)16 << 20) /* bytes of a request's body */
 #define URL_MAX 320
@@ -192,10 +195,20 @@ struct api {
     size_t n_stops;
     struct prompt *prompts;
     size_t n_prompts;
-    struct chat *chat_state; /* of a chat: chat.c's */
+    /* of a chat */
+    bool tools, only_call;    /* calls may come; nothing else may */
+    bool thinking;            /* the prompt ends inside a thought */
+    char *json_schema;        /* NULL = any text */
+    const char *schema_field; /* which field it came from */
 };
 bool api_read(struct api *a, struct server *s, const cJSON *body, bool chat, struct api_error *e);
 void api_fini(struct api *a);
+/* A chat's messages and what goes with them, and its one prompt. */
+bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_error *e);
+struct chat_text {
+    struct buf messages, tools, variables; /* JSON; tools may be empty */
+};
+bool chat_render(struct server *s, const struct chat_text *c, struct api *a, struct api_error *e);
 /* Borrows from a. */
 void api_request(const struct api *a, size_t prompt, struct forge_request_params *p);
 
@@ -203,6 +216,7 @@ void api_request(const struct api *a, size_t prompt, struct forge_request_params
 /* One of n continuations of a prompt: a choice of the response. */
 struct choice {
     size_t index;
+    struct split split; /* of a streaming chat */
     size_t n_told;     /* ids in events so far */
     size_t n_text;     /* bytes of text in events so far, for offsets */
     bool begun, ended;
@@ -230,7 +244,7 @@ struct gen {
 void gen_start(struct exchange *x, bool chat);
 void gen_free(struct exchange *x);
 void gen_cancel(struct exchange *x); /* under x->lock */
-const char *finish_reason(enum forge_finish f);
+const char *finish_reason(enum forge_finish f, size_t n_calls);
 struct usage {
     uint64_t prompt, completion, cached;
 };

@@ -68,18 +68,56 @@ void sse_begin(struct exchange *x, struct turn *t)
     }
 }
 
+/* A finished call of a tool, as one delta. */
+static void calls_event(struct exchange *x, struct turn *t, size_t choice, const struct parted *p)
+{
+    struct choice *c = &t->choices[choice];
+    event_begin(x);
+    buf_putc(&x->out, '{');
+    put_int(&x->out, "index", (int64_t)c->index);
+    buf_puts(&x->out, "\"delta\":{\"tool_calls\":[");
+    buf_put(&x->out, buf_str(&p->calls), p->calls.len);
+    put_end(&x->out, "]},\"logprobs\":null,\"finish_reason\":null}");
+    event_end(x);
+}
+
+/* What became final of a chat's text; ids go with the first part that is told. */
+static void chat_piece(struct exchange *x, struct turn *t, const struct forge_piece *p, bool ended)
+{
+    size_t at = (size_t)p->sample, n_ids = p->n_ids;
+    struct parted parts;
+    bool logprobs = x->gen->api.n_logprobs >= 0;
+    parted_init(&parts);
+    split_push(&t->choices[at].split, p->text, p->text_len, ended, &parts);
+    if (parts.thought.len > 0) {
+        choice_event(x, t, at, "reasoning_content", buf_str(&parts.thought), parts.thought.len, n_ids, NULL);
+        n_ids = 0;
+    }
+    if (parts.content.len > 0 || (logprobs && n_ids > 0)) {
+        choice_event(x, t, at, "content", buf_str(&parts.content), parts.content.len, n_ids, NULL);
+        n_ids = 0;
+    }
+    t->choices[at].n_told += n_ids;
+    if (parts.n_calls > 0)
+        calls_event(x, t, at, &parts);
+    x->out.failed |= parts.thought.failed || parts.content.failed || parts.calls.failed;
+    parted_fini(&parts);
+}
+
 void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
 {
     size_t at = (size_t)p->sample;
     struct choice *c = &t->choices[at];
-    const char *key = x->gen->api.chat ? "content" : "text";
-    if (p->text_len > 0 || (p->n_ids > 0 && x->gen->api.n_logprobs >= 0)) {
-        choice_event(x, t, at, key, p->text, p->text_len, p->n_ids, NULL);
+    bool ended = p->finish != FORGE_FINISH_NONE, chat = x->gen->api.chat;
+    if (chat)
+        chat_piece(x, t, p, ended);
+    else if (p->text_len > 0 || (p->n_ids > 0 && x->gen->api.n_logprobs >= 0)) {
+        choice_event(x, t, at, "text", p->text, p->text_len, p->n_ids, NULL);
         c->n_text += p->text_len;
     } else
         c->n_told += p->n_ids;
-    if (p->finish != FORGE_FINISH_NONE && p->finish < FORGE_FINISH_CANCELLED)
-        choice_event(x, t, at, x->gen->api.chat ? NULL : "text", "", 0, 0, finish_reason(p->finish));
+    if (ended && p->finish < FORGE_FINISH_CANCELLED)
+        choice_event(x, t, at, chat ? NULL : "text", "", 0, 0, finish_reason(p->finish, c->split.n_calls));
 }
 
 void sse_progress(struct exchange *x, struct turn *t, size_t done, size_t total)
