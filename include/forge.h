@@ -169,6 +169,9 @@ struct forge_engine_params {
     const char *kernel_dir;   /* folder with the kernels' texts (.cl, .clh); NULL = those built in */
     enum forge_gemm gemm;       /* who multiplies matrices of many rows on OpenCL devices */
     const char *clblast_params; /* file of CLBlast's parameters and of measured speeds; NULL = none */
+    const char *draft_model; /* a smaller model of the same vocabulary, which says what may come next; NULL = none */
+    int draft_max;           /* ids drafted for a sample in one step at most; 0 (default) = 8 with a draft model, else none:
+                                above 0 without one, they are looked up in the sample's own text */
 };
 
 struct forge_engine;
@@ -205,6 +208,7 @@ struct forge_engine_stats {
     uint64_t cached_tokens;            /* positions of prompts that were taken from kept pages */
     uint64_t preempted;                /* times that a request gave up its pages */
     uint64_t recovered;                /* times that devices were opened again */
+    uint64_t drafted_tokens, accepted_tokens;
 };
 const struct forge_engine_stats *forge_engine_stats(const struct forge_engine *e);
 /* The same, copied; size is that of *out as the caller was compiled, and what the library does not know is 0. */
@@ -294,6 +298,11 @@ struct forge_piece {
 
 struct forge_request;
 
+/* When a drafted id is taken.  SAME: where it is the id that the model itself draws at its position, so that a text is
+ * the same with drafts and without.  RATIO: by the ratio of both probabilities; ids have the model's distribution, but a
+ * seed's text depends on how many were drafted, and so on what else runs. */
+enum forge_draft_accept { FORGE_DRAFT_SAME, FORGE_DRAFT_RATIO };
+
 struct forge_request_params {
     size_t struct_size;
     const char *text; size_t text_len; /* prompt as text, text_len bytes (default FORGE_TERMINATED); or */
@@ -319,6 +328,8 @@ struct forge_request_params {
      * the model's end only where the text may end, and where nothing else may follow the sample ends (EOS). */
     const char *grammar;     /* GBNF, from its rule `root` */
     const char *json_schema; /* JSON schema; {"type":"object"} = any object, {} = any value */
+    int draft_n;             /* ids drafted for each step, where the engine drafts; 0 = none; -1 (default) = as many as pay */
+    enum forge_draft_accept draft_accept;
 };
 
 /* Times in seconds unless named _ms; 0 = did not happen. */

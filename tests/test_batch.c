@@ -180,9 +180,10 @@ static void balanced(const struct forge_engine *e)
 static const struct setting {
     int max_seqs, chunk, page, turn; /* turn: the order of submits begins there */
     double seqs;                     /* of n_ctx that the pages hold; 0 = all */
+    int draft;                       /* ids drafted; by the model itself where it is above 4 */
 } settings[] = {
-    {1, 512, 64, 3, 0}, {10, 512, 64, 0, 0}, {4, 64, 16, 7, 0}, {10, 1, 1, 5, 0}, {3, 7, 0, 2, 0}, {8, 16, 8, 9, 1.4},
-    {10, 64, 4, 4, 1},
+    {1, 512, 64, 3, 0, 0}, {10, 512, 64, 0, 0, 0}, {4, 64, 16, 7, 0, 3}, {10, 1, 1, 5, 0, 0}, {3, 7, 0, 2, 0, 0}, {8, 16, 8, 9, 1.4, 2},
+    {10, 64, 4, 4, 1, 0}, {6, 64, 8, 1, 1.6, 6},
 };
 
 static uint64_t kv_for(const struct forge_engine_params *p, double seqs)
@@ -195,7 +196,7 @@ static uint64_t kv_for(const struct forge_engine_params *p, double seqs)
     return (uint64_t)((double)bytes * seqs) + 1;
 }
 
-static uint64_t n_preempted, n_cached;
+static uint64_t n_preempted, n_cached, n_accepted;
 
 static void run_together(const struct kind *kinds, const struct result *want, const struct setting *s, int place)
 {
@@ -207,6 +208,8 @@ static void run_together(const struct kind *kinds, const struct result *want, co
     ep.chunk = s->chunk;
     ep.page_size = s->page;
     ep.kv_mem = s->seqs > 0 ? kv_for(&ep, s->seqs) : 0;
+    ep.draft_max = s->draft;
+    ep.draft_model = s->draft > 4 ? ep.model : NULL;
     snprintf(what, sizeof what, "%s on %s, %d at once, chunk %d, page %d", ep.model, ep.device, s->max_seqs, s->chunk, s->page);
     struct forge_engine *e = engine_with(&ep);
     for (int k = 0; k < N_KINDS; k++) {
@@ -280,6 +283,10 @@ static void mix(const struct kind *kinds, const struct result *want, const char 
     ep.chunk = chunks[next_random(&state) % 5];
     ep.page_size = pages[next_random(&state) % 4];
     ep.n_threads = 1 + (int)(next_random(&state) % 2);
+    if (next_random(&state) % 2)
+        ep.draft_max = 1 + (int)(next_random(&state) % 6);
+    if (next_random(&state) % 4 == 0)
+        ep.draft_model = ep.model;
     if (next_random(&state) % 3)
         ep.kv_mem = kv_for(&ep, 1 + next_random(&state) % 100 / 50.0);
     struct forge_engine *e = engine_with(&ep);
@@ -295,6 +302,7 @@ static void mix(const struct kind *kinds, const struct result *want, const char 
             struct forge_request_params p = kinds[a[i].kind].p;
             p.user = &a[i].got.told;
             p.priority = (int)(next_random(&state) % 3);
+            p.draft_n = (int)(next_random(&state) % 5) - 1;
             if (a[i].at == step)
                 ck_assert_int_eq(forge_submit(e, &p, &a[i].r, NULL), 0);
             if (a[i].cancel_at > 0 && a[i].cancel_at == step)
@@ -305,6 +313,7 @@ static void mix(const struct kind *kinds, const struct result *want, const char 
     }
     n_preempted += forge_engine_stats(e)->preempted;
     n_cached += forge_engine_stats(e)->cached_tokens;
+    n_accepted += forge_engine_stats(e)->accepted_tokens;
     for (int i = 0; i < N_RANDOM; i++) {
         take_best(&a[i].got, a[i].r);
         check_arrival(&a[i], want, what);
@@ -328,6 +337,7 @@ START_TEST(random_mixes)
         mix(kinds, want, mixed[_i], (uint64_t)(i + _i * 1000));
     ck_assert_uint_gt(n_preempted, 0);
     ck_assert_uint_gt(n_cached, 0);
+    ck_assert_uint_gt(n_accepted, 0);
 }
 END_TEST
 

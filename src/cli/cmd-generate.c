@@ -32,9 +32,13 @@ const struct opt generate_opts[] = {
     {"echo", 0, OPT_FLAG, F(echo), 0, NULL, NULL, NULL, "print the prompt before the text"},
     {"json", 0, OPT_FLAG, F(json), 0, NULL, NULL, NULL,
      "one JSON object with text, ids and figures instead of the text"},
-    {"draft", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"draft-n", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"draft-accept", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"draft", 0, OPT_STR, F(draft), 0, "PATH", NULL, NULL,
+     "a smaller model of the same vocabulary, which says what may come next; the model checks several tokens in one step"},
+    {"draft-n", 0, OPT_I64, F(draft_n), F(has_draft_n), "N", "0..64", NULL,
+     "tokens to draft for each step, 0 = none (default with --draft: as many as pay, up to 8); without --draft they are "
+     "looked up in the text before"},
+    {"draft-accept", 0, OPT_CHOICE, F(draft_accept), 0, NULL, "same|ratio", "same",
+     "same: the text is the one without drafts; ratio: by both models' probabilities"},
     {"session-save", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {"session-load", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
     {0},
@@ -243,7 +247,8 @@ static int run(void *args, const struct common *c)
     if (status)
         goto done;
     interrupt_catch();
-    status = common_engine_open(&e, c, a->jsonl && n > 1 ? n < BATCH_SEQS ? (int64_t)n : BATCH_SEQS : 1);
+    status = common_engine_open_draft(&e, c, a->jsonl && n > 1 ? n < BATCH_SEQS ? (int64_t)n : BATCH_SEQS : 1, a->draft,
+                                      (int)a->draft_n);
     if (status == 0)
         status = check_jobs(e, jobs, n);
     if (status == 0)

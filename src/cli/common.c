@@ -179,11 +179,8 @@ static const char *environment(const char *name)
     return v && *v ? v : NULL;
 }
 
-char *common_model_path(const struct common *c)
+static char *find_model(const char *path)
 {
-    const char *path = c->model ? c->model : environment("FORGE_MODEL");
-    if (!path)
-        return built_in_model();
     if (path[0] == '/' || path_exists(path))
         return mem_strdup(path);
     const char *weights = environment("FORGE_WEIGHTS");
@@ -193,6 +190,12 @@ char *common_model_path(const struct common *c)
     msg_error("%s: no such file or folder, nor %s", path, there ? there : "");
     free(there);
     return NULL;
+}
+
+char *common_model_path(const struct common *c)
+{
+    const char *path = c->model ? c->model : environment("FORGE_MODEL");
+    return path ? find_model(path) : built_in_model();
 }
 
 /* ---- the engine ---- */
@@ -334,18 +337,27 @@ void common_unused(const struct common *c, const char *device)
 
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs)
 {
+    return common_engine_open_draft(out, c, max_seqs, NULL, 0);
+}
+
+int common_engine_open_draft(struct forge_engine **out, const struct common *c, int64_t max_seqs, const char *draft, int draft_n)
+{
     struct forge_engine_params p;
     struct forge_error err = {0};
     struct progress load;
     *out = NULL;
-    char *model = common_model_path(c);
-    if (!model)
+    char *model = common_model_path(c), *small = model && draft ? find_model(draft) : NULL;
+    if (!model || (draft && !small)) {
+        free(model);
         return EXIT_FAILED;
+    }
     progress_start(&load, "loading", "tensors");
     char *kernel_cache = common_kernel_cache(c);
     common_engine_params(&p, c, model, kernel_cache, &load);
     if (!c->has_max_seqs)
         p.max_seqs = (int)max_seqs;
+    p.draft_model = small;
+    p.draft_max = draft_n;
     int rc = forge_engine_open(out, &p, &err);
     while ((rc == FORGE_ERR_LIMIT || rc == FORGE_ERR_NOMEM) && !c->has_max_seqs && p.max_seqs > 1) {
         p.max_seqs /= 2; /* mostly refused before weights are read */
@@ -354,6 +366,7 @@ int common_engine_open(struct forge_engine **out, const struct common *c, int64_
     }
     progress_end(&load);
     free(model);
+    free(small);
     free(kernel_cache);
     if (rc == 0)
         common_unused(c, forge_engine_info(*out)->device);

@@ -72,6 +72,8 @@ int common_open_failed(int code, const char *message);
 /* Opens the engine, with progress; an exit status, 0 = open (then close it with forge_engine_close).  Without
  * --max-seqs it is for so many sequences at once, or for fewer where memory does not do for that. */
 int common_engine_open(struct forge_engine **out, const struct common *c, int64_t max_seqs);
+/* The same with a draft model (NULL = none), found like the model, and as many drafts of a step at most (0 = the usual). */
+int common_engine_open_draft(struct forge_engine **out, const struct common *c, int64_t max_seqs, const char *draft, int draft_n);
 
 /* Tells of flags that change nothing on the devices in use ("cpu, opencl:0"): with -v, or as a warning where an
  * OpenCL device does run and this version has no such thing. */

@@ -40,6 +40,8 @@ static void put_metrics(struct buf *b, const struct forge_engine_info *info, con
     put_num(b, "compile_s", info->compile_s);
     put_num(b, "queued_s", m->queued_s);
     buf_printf(b, ",\"cached_tokens\":%" PRIu64, m->cached_tokens);
+    if (m->drafted_tokens > 0)
+        buf_printf(b, ",\"drafted_tokens\":%" PRIu64 ",\"accepted_tokens\":%" PRIu64, m->drafted_tokens, m->accepted_tokens);
     buf_printf(b, ",\"peak_rss_bytes\":%" PRIu64 "}", mem_peak_rss());
 }
 
@@ -193,6 +195,9 @@ void generate_stats(const struct forge_engine *e, const struct job *j)
     msg_info(
         "load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
         info->load_s, m->prefill_s, m->prefill_tok_s, m->decode_s, m->decode_tok_s, m->ttft_ms, m->tpot_ms);
+    if (m->drafted_tokens > 0)
+        msg_info("%" PRIu64 " tokens drafted, %" PRIu64 " of them accepted (%.1f %%)", m->drafted_tokens, m->accepted_tokens,
+                 100.0 * (double)m->accepted_tokens / (double)m->drafted_tokens);
     buf_init(&where);
     describe_placement(&where, e);
     msg_info("ran on %s", where.len ? buf_str(&where) : info->device);
@@ -209,6 +214,8 @@ void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double se
                    100.0 * (double)s->busy_slots / ((double)s->busy_steps * s->max_seqs));
     if (s->cached_tokens > 0)
         buf_printf(&more, ", %" PRIu64 " prompt tokens taken from earlier ones", s->cached_tokens);
+    if (s->drafted_tokens > 0)
+        buf_printf(&more, ", %" PRIu64 " of %" PRIu64 " drafted tokens accepted", s->accepted_tokens, s->drafted_tokens);
     if (s->preempted > 0)
         buf_printf(&more, ", %" PRIu64 " times one gave up its memory to an older one", s->preempted);
     msg_info("%zu prompts in %.3f s, up to %d at once: %" PRIu64 " prompt tokens, %" PRIu64

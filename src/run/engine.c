@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "run/draft.h"
+
+enum { DRAFT_MOST = 64 };
 
 void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size)
 {
@@ -46,6 +49,11 @@ static int pass_compiling(void *user, size_t done, size_t total)
     return w->on_load(w->user, FORGE_LOAD_KERNELS, done, total);
 }
 
+static int draft_max(const struct forge_engine_params *p)
+{
+    return p->draft_max > 0 ? p->draft_max : p->draft_model ? 8 : 0;
+}
+
 void engine_load_params(struct load_params *out, const struct forge_engine_params *p)
 {
     load_params_init(out);
@@ -77,7 +85,7 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
         .mem = p->kv_mem,
     };
     out->chunk = p->chunk;
-    out->max_want = p->max_seqs;
+    out->max_want = p->max_seqs * (1 + draft_max(p)); /* each row of a sample that is no prompt */
 }
 
 static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
@@ -87,6 +95,10 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         return err_set(err, ERR_ARG, "math %d is unknown", (int)p->math);
     if (p->max_seqs < 1)
         return err_set(err, ERR_ARG, "max_seqs is %d; it must be at least 1", p->max_seqs);
+    if (p->draft_max < 0 || p->draft_max > DRAFT_MOST)
+        return err_set(err, ERR_ARG, "draft_max is %d; it must be 0 to %d", p->draft_max, DRAFT_MOST);
+    if (p->max_seqs > INT32_MAX / (1 + DRAFT_MOST))
+        return err_set(err, ERR_ARG, "max_seqs is %d; it must be at most %d", p->max_seqs, INT32_MAX / (1 + DRAFT_MOST));
     if (p->n_threads < 0)
         return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
     if (p->kernels && strcmp(p->kernels, "cpu") != 0 && strcmp(p->kernels, "gpu") != 0)
@@ -187,8 +199,11 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
         rc = make_load_params(&lp, &p, &watch, err);
     if (rc == 0)
         rc = load_open(&e->l, &lp, err);
+    if (rc == 0 && p.draft_model)
+        rc = draft_open(&e->draft, &lp, p.draft_model, &e->l, err);
     if (rc < 0)
         return rc;
+    e->draft_max = draft_max(&p);
     e->profile = p.profile != 0;
     e->keep = p.no_prefix_cache == 0;
     engine_meet_devices(e);
@@ -226,6 +241,7 @@ void forge_engine_close(struct forge_engine *e)
     free(e->best);
     free(e->logits);
     constrain_pool_fini(&e->grammars);
+    draft_close(e->draft);
     load_close(&e->l);
     recover_free(e);
     free(e);

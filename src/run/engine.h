@@ -8,6 +8,7 @@
  *   sched.c     who runs: admission, pages, preemption, the rows of a step
  *   running.c   a request and its samples begin and end
  *   step.c      one combined step of the running requests
+ *   spec.c      ids that are drafted and computed with a sample's own; draft.c the model that drafts
  *   own_thread.c  the engine's own thread, and what others hand to it
  *   generate.c  submit and step until done, in one call
  *   recover.c   a request goes on after a device error
@@ -39,6 +40,8 @@ struct forge_engine {
     bool profile;
     struct batch batch;
     struct constrain_pool grammars;
+    struct draft *draft; /* NULL = none */
+    int draft_max;       /* ids drafted for a sample in a step at most */
     int piece;      /* rows of prefill in the next step: see batch_piece */
     bool keep;      /* prefixes, where results do not depend on rows */
     bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
@@ -60,6 +63,13 @@ struct forge_engine {
 
 /* Queued again after preemption.  Prefill: there is no new id yet. */
 enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
+
+/* Distributions that drafts were drawn from: the j-th ends at ends[j]; n 0 = they were not drawn. */
+struct spec_dists {
+    struct sampler_cand *v;
+    size_t *ends;
+    size_t n, cap, ends_cap;
+};
 
 /* One of n_samples continuations: what the scheduler runs.  The first computes the prompt, the others fork its pages
  * then and draw their first ids from the same logits. */
@@ -83,7 +93,13 @@ struct sample {
     int slot;          /* KV sequence, -1 = none */
     int64_t len;       /* positions stored: of the prompt, then of the ids */
     int64_t recompute; /* positions below were computed before: they count once */
-    int n_rows, want;  /* of the current step; which of its results, -1 = none */
+    int n_rows, want;  /* of the current step; the first of its results, -1 = none */
+    int n_draft;       /* of the rows; drafted ids, behind the others in `ids` */
+    double accept_rate; /* of drafts, lately */
+    uint64_t round;     /* of drafting */
+    int draft_slot;     /* in the draft model's cache, -1 = none */
+    int64_t draft_len, draft_ok; /* stored there; of that with ids which are the sample's */
+    struct spec_dists q; /* of the drafts, under the ratio rule */
 };
 
 struct forge_request {
@@ -160,6 +176,15 @@ int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vo
 void request_take_inbox(struct forge_engine *e);
 /* Ends and frees what callbacks freed during the step that has ended, and other threads since. */
 void request_reap(struct forge_engine *e);
+
+/* ---- spec.c ---- */
+/* Drafts ids for samples whose rows of this step are followed by a new one: `left` rows more at most, which are added
+ * to n_rows. */
+void spec_propose(struct forge_engine *e, int left);
+/* Draws the j-th draft of a sample from a draft model's logits. */
+int spec_draw(struct sample *s, const float *logits, int j, int32_t *id);
+/* Takes the new ids of the step: one, and one more for each draft that was accepted. */
+int spec_take(struct sample *s, bool plain, int *accepted);
 
 /* ---- recover.c ---- */
 /* After a step of so many rows failed with *err: requests of that step which it is the end of are ended, and where

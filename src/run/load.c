@@ -30,6 +30,8 @@ static int settle_ctx(struct loaded *l, const struct load_params *p, struct err 
     int64_t max = l->config->n_ctx_max, n = p->kv.n_ctx;
     if (n < -1)
         return err_set(err, ERR_ARG, "a context of %lld positions is not possible", (long long)n);
+    if (n > max && p->clip_ctx)
+        n = max;
     if (n > max)
         return err_set(err, ERR_ARG, "a context of %lld positions is more than the model's limit of %lld", (long long)n,
                        (long long)max);

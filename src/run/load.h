@@ -16,6 +16,7 @@ struct load_params {
     struct kv_params kv;   /* n_ctx -1 = default, 0 = the model's limit */
     int chunk;             /* rows of one step of a prefill; a step may always hold max_seqs rows */
     int max_want;          /* rows whose logits one step may read, at least max_seqs; 0 = what 32 MiB hold */
+    bool clip_ctx;         /* a context above the model's limit is that limit */
     bool no_weights;       /* only weights' index, configuration and tokenizer (inspect, tokenize) */
     model_progress *progress;  /* of the weights, in tensors */
     model_progress *compiling; /* of the kernels, in parts of it */

@@ -20,6 +20,7 @@ void forge_request_params_init(struct forge_request_params *p, size_t struct_siz
         .max_tokens = 256,
         .n_samples = 1,
         .n_logprobs = -1,
+        .draft_n = -1,
     };
     memset(p, 0, struct_size);
     memcpy(p, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
@@ -39,6 +40,10 @@ static int check_params(const struct forge_request_params *p, int64_t n_vocab, s
         return err_set(err, ERR_ARG, "n_samples is %d; it must be 1 to %d", p->n_samples, SAMPLES_MAX);
     if (p->n_logprobs < -1 || p->n_logprobs > n_vocab)
         return err_set(err, ERR_ARG, "n_logprobs is %d; it must be -1 (none) to %lld", p->n_logprobs, (long long)n_vocab);
+    if (p->draft_n < -1)
+        return err_set(err, ERR_ARG, "draft_n is %d; it must be at least -1", p->draft_n);
+    if ((unsigned)p->draft_accept > FORGE_DRAFT_RATIO)
+        return err_set(err, ERR_ARG, "draft_accept %d is unknown", (int)p->draft_accept);
     if (!(p->deadline_s >= 0) || isinf(p->deadline_s))
         return err_set(err, ERR_ARG, "deadline_s is %g; it must be 0 (none) or more", p->deadline_s);
     if (p->text_flags & ~(unsigned)(FORGE_TEXT_NO_BOS | FORGE_TEXT_PARSE_SPECIAL))
@@ -80,6 +85,8 @@ static void free_parts(struct forge_request *r)
         buf_fini(&r->samples[i].fresh);
         stop_free(r->samples[i].stop);
         free(r->samples[i].logprobs);
+        free(r->samples[i].q.v);
+        free(r->samples[i].q.ends);
         constrain_end(&r->samples[i].place);
     }
     free(r->samples);
@@ -133,7 +140,7 @@ static int make_samples(struct forge_request *r, const struct forge_request_para
     r->n_left = p->n_samples;
     for (int i = 0; i < p->n_samples; i++) {
         struct sample *s = &r->samples[i];
-        *s = (struct sample){.r = r, .at = i, .slot = -1, .want = -1};
+        *s = (struct sample){.r = r, .at = i, .slot = -1, .want = -1, .draft_slot = -1, .accept_rate = 0.75};
         ids_init(&s->ids);
         buf_init(&s->text);
         buf_init(&s->piece);

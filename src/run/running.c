@@ -18,7 +18,7 @@ static int reserve(struct sample *s)
     if (room == 0)
         return 0;
     size_t n = (size_t)room, text = n < most / usual ? n * usual : most;
-    int32_t *ids = mem_grow(s->ids.v, &s->ids.cap, n, sizeof *ids);
+    int32_t *ids = mem_grow(s->ids.v, &s->ids.cap, n + (size_t)r->e->draft_max, sizeof *ids);
     if (ids)
         s->ids.v = ids;
     if (!ids || !buf_reserve(&s->text, text) || !buf_reserve(&s->piece, 256) || !buf_reserve(&s->fresh, 256))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "run/draft.h"
 #include "run/engine.h"
 
 static bool before(const struct sample *a, const struct sample *b)
@@ -53,6 +54,7 @@ void sched_leave(struct sample *s)
         memmove(&e->running[at], &e->running[at + 1], (--e->n_running - at) * sizeof e->running[0]);
         e->n_busy -= --s->r->n_running == 0;
     }
+    draft_leave(e->draft, s);
     if (s->slot >= 0 && e->l.kv) /* else its devices are lost */
         kv_seq_close(e->l.kv, s->slot);
     s->slot = -1;
@@ -176,15 +178,15 @@ static void preempt(struct sample *s)
     sched_leave(s);
     sched_lose(s);
     s->phase = PHASE_QUEUED;
-    s->n_rows = 0;
+    s->n_rows = s->n_draft = 0;
     s->r->metrics.preempted++;
     s->r->e->stats.preempted++;
 }
 
-/* Rows of decoding first, each once in turn; the rest is for prompts, by rank. */
-static void share_rows(struct forge_engine *e)
+/* Rows of decoding first, each once in turn; the rest is for prompts, by rank.  What is left then. */
+static int share_rows(struct forge_engine *e)
 {
-    int n = (int)e->n_running, chunk = e->l.chunk, left = e->shrunk || chunk > n ? chunk : n;
+    int n = (int)e->n_running, chunk = e->l.chunk, all = e->shrunk || chunk > n ? chunk : n, left = all;
     size_t turn = e->turn < e->n_running ? e->turn : 0, next = e->n_running;
     for (size_t i = 0; i < e->n_running; i++) {
         struct sample *s = e->running[(turn + i) % e->n_running];
@@ -202,6 +204,9 @@ static void share_rows(struct forge_engine *e)
         if (due > 1)
             left -= s->n_rows = (int)(due < left ? due : left);
     }
+    for (size_t i = 0; i < e->n_running; i++)
+        all -= e->running[i]->n_rows;
+    return all;
 }
 
 /* Pages for the rows of the i-th; false where it had to give up its place. */
@@ -210,6 +215,11 @@ static bool reserve(struct forge_engine *e, size_t i)
     struct sample *s = e->running[i];
     while (kv_reserve(e->l.kv, s->slot, s->len + s->n_rows, &s->r->err) < 0) {
         struct sample *youngest = e->running[e->n_running - 1];
+        if (s->n_draft > 0) { /* nobody gives up pages for them */
+            s->n_rows -= s->n_draft;
+            s->n_draft = 0;
+            continue;
+        }
         if (e->n_running == 1) { /* the pool holds one sequence of n_ctx: this is not reached */
             request_end(s->r, FORGE_FINISH_ERROR);
             return false;
@@ -225,7 +235,7 @@ static bool reserve(struct forge_engine *e, size_t i)
 int sched_plan(struct forge_engine *e)
 {
     int rows = 0;
-    share_rows(e);
+    spec_propose(e, share_rows(e));
     for (size_t i = 0; i < e->n_running; i++)
         if (e->running[i]->n_rows > 0 && reserve(e, i))
             rows += e->running[i]->n_rows;

@@ -23,14 +23,25 @@ static void add_rows(struct sample *s)
     int n = first <= 0 ? 0 : first < s->n_rows ? (int)first : s->n_rows; /* of the prompt */
     if (n > 0)
         batch_add(b, s->slot, s->len, prompt->v + s->len, n);
-    if (n < s->n_rows)
-        batch_add(b, s->slot, s->len + n, s->ids.v + (s->len + n - n_prompt), s->n_rows - n);
+    if (n < s->n_rows - s->n_draft)
+        batch_add(b, s->slot, s->len + n, s->ids.v + (s->len + n - n_prompt), s->n_rows - s->n_draft - n);
+}
+
+/* Their results are what would come after each of them. */
+static void add_drafts(struct sample *s)
+{
+    struct batch *b = &s->r->e->batch;
+    int64_t pos = s->len + s->n_rows - s->n_draft;
+    for (int j = 0; j < s->n_draft; j++) {
+        batch_add(b, s->slot, pos + j, &s->ids.v[s->ids.n + (size_t)j], 1);
+        batch_want(b);
+    }
 }
 
 /* A new id comes after this step. */
 static bool is_due(const struct sample *s)
 {
-    return s->len + s->n_rows == (int64_t)(s->r->prompt.n + s->ids.n) && output_limit(s) == FORGE_FINISH_NONE;
+    return s->len + s->n_rows - s->n_draft == (int64_t)(s->r->prompt.n + s->ids.n) && output_limit(s) == FORGE_FINISH_NONE;
 }
 
 static bool put_together(struct forge_engine *e)
@@ -46,6 +57,7 @@ static bool put_together(struct forge_engine *e)
         if (!is_due(s))
             continue;
         s->want = batch_want(&e->batch);
+        add_drafts(s);
         plain = plain && step_is_plain(s->r);
     }
     return plain;
@@ -84,6 +96,13 @@ static double rate(uint64_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
+/* The sequence has its length: full pages are kept, others go. */
+static void settle(struct sample *s)
+{
+    sched_keep_prefix(s, s->len);
+    kv_set_len(s->r->e->l.kv, s->slot, s->len);
+}
+
 /* Lengths move, and what is computed for the first time counts: of a prompt its rows, of decoding its ids; a step's
  * time once, however many samples of a request are in it. */
 static void commit(struct sample *s, double seconds)
@@ -94,9 +113,9 @@ static void commit(struct sample *s, double seconds)
     int64_t from = s->len > s->recompute ? s->len : s->recompute;
     seconds = r->step == stats->steps ? 0 : seconds;
     r->step = stats->steps;
-    s->len += s->n_rows;
-    sched_keep_prefix(s, s->len);
-    kv_set_len(r->e->l.kv, s->slot, s->len);
+    s->len += s->n_rows - s->n_draft;
+    if (s->n_draft == 0)
+        settle(s);
     if (s->len <= from) {
         m->recompute_s += seconds;
         return;
@@ -142,11 +161,24 @@ static void keep_first(struct sample *s, bool plain)
         step_choose(s, plain ? &e->best[s->want] : NULL, logits, &r->first_id); /* an error is this sample's, too */
 }
 
+/* New ids; drafts among them are stored. */
+static int take_ids(struct sample *s, bool plain)
+{
+    struct forge_request *r = s->r;
+    int accepted, rc = spec_take(s, plain, &accepted);
+    if (s->n_draft == 0)
+        return rc;
+    s->len += accepted;
+    r->n_decoded += (uint64_t)accepted;
+    r->metrics.decode_tok_s = rate(r->n_decoded, r->metrics.decode_s);
+    r->e->stats.decode_rows += (uint64_t)accepted;
+    settle(s);
+    return rc;
+}
+
 static void go_on(struct sample *s, bool plain)
 {
     struct forge_request *r = s->r;
-    struct forge_engine *e = r->e;
-    int32_t id = -1;
     int rc = 0;
     if (s->phase == PHASE_DONE)
         return;
@@ -162,8 +194,7 @@ static void go_on(struct sample *s, bool plain)
         }
     }
     if (s->want >= 0) {
-        rc = step_choose(s, plain ? &e->best[s->want] : NULL, e->logits + (int64_t)s->want * e->l.config->n_vocab, &id);
-        rc = rc < 0 ? rc : output_id(s, id);
+        rc = take_ids(s, plain);
     } else if (s->len == (int64_t)(r->prompt.n + s->ids.n)) {
         rc = output_finish(s, output_limit(s)); /* the prompt was all that was asked for, or all that fits */
     }
@@ -204,19 +235,20 @@ void step_sweep(struct forge_engine *e)
 static void step(struct forge_engine *e)
 {
     struct err err = {0};
+    double begin = clock_now();
     int rows = sched_plan(e);
     if (rows == 0)
         return;
     double start = clock_now();
     bool plain = put_together(e);
     int rc = batch_run(&e->batch, plain ? e->best : NULL, plain ? NULL : e->logits, &err);
-    double seconds = clock_now() - start;
+    double now = clock_now(), seconds = now - begin; /* with what drafting took */
     if (rc < 0) {
         recover(e, rows, &err);
         step_sweep(e); /* that took its time */
         return;
     }
-    e->piece = batch_next_piece(&e->l, e->piece, rows, seconds);
+    e->piece = batch_next_piece(&e->l, e->piece, rows, now - start);
     e->stats.steps++;
     e->stats.step_s += seconds;
     e->stats.rows += (uint64_t)rows;
