@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "text/grammar_state.h"
 
-#define KEEP_BYTES ((size_t)16 << 20) /* above it, what no matcher needs is forgotten */
-#define MOST_BYTES ((size_t)64 << 20) /* that one question may need */
+#define KEEP_BYTES ((size_t)8 << 20)  /* above it, what no matcher needs is forgotten */
+#define MOST_BYTES ((size_t)32 << 20) /* that one question may need */
 
 /* ---- closing a set ---- */
 
@@ -178,30 +178,29 @@ uint32_t gram_close(struct grammar *g)
 
 uint32_t gram_row(struct grammar *g, uint32_t node)
 {
-    if (g->s.node[node].n == 0)
-        return 0;
-    if (g->s.node[node].row)
+    if (node == STACK_NONE || g->s.node[node].row)
         return g->s.node[node].row;
     size_t width = (size_t)g->p.n_class;
     if (stacks_bytes(&g->s) + g->n_row * width * sizeof *g->rows > MOST_BYTES)
         g->s.rc = g->s.rc ? g->s.rc : ERR_LIMIT;
     uint32_t *rows = mem_grow(g->rows, &g->cap_row, g->n_row + 1, width * sizeof *rows);
-    if (!rows)
+    g->rows = rows ? rows : g->rows;
+    uint32_t *row_node = mem_grow(g->row_node, &g->cap_row_node, g->n_row + 1, sizeof *row_node);
+    g->row_node = row_node ? row_node : g->row_node;
+    if (!rows || !row_node)
         g->s.rc = ERR_NOMEM;
     if (g->s.rc)
         return 0;
-    g->rows = rows;
     for (size_t i = 0; i < width; i++)
-        rows[g->n_row * width + i] = ROW_UNKNOWN;
+        rows[g->n_row * width + i] = g->s.node[node].n > 0 ? ROW_UNKNOWN : 0;
+    row_node[g->n_row] = node;
     g->s.node[node].row = (uint32_t)g->n_row;
     return (uint32_t)g->n_row++;
 }
 
-uint32_t gram_step_row(struct grammar *g, uint32_t node, uint32_t row, unsigned byte_class)
+uint32_t gram_find_next(struct grammar *g, uint32_t row, unsigned byte_class)
 {
-    size_t at = (size_t)row * (size_t)g->p.n_class + byte_class;
-    if (row == 0 || g->rows[at] != ROW_UNKNOWN)
-        return row == 0 ? STACK_NONE : g->rows[at];
+    uint32_t node = g->row_node[row];
     gram_close_begin(g);
     for (uint32_t i = 0; i < g->s.node[node].n; i++) {
         struct stack_entry e = g->s.entry[g->s.node[node].first + i];
@@ -209,16 +208,19 @@ uint32_t gram_step_row(struct grammar *g, uint32_t node, uint32_t row, unsigned 
         if (gram_has(&g->p.set[insn.a], g->p.class_byte[byte_class]))
             gram_close_put(g, gram_key(insn.b, 0), false, e.below);
     }
-    uint32_t to = gram_close(g);
+    uint32_t to = gram_close(g), next = gram_row(g, to);
     if (g->s.rc)
-        return STACK_NONE;
-    g->rows[at] = to;
-    return to;
+        return 0;
+    if (next > 0)
+        next |= (g->s.node[to].flags & NODE_OPEN ? ROW_OPEN : 0) | (g->s.node[to].n == 0 ? ROW_LAST : 0);
+    g->rows[(size_t)row * (size_t)g->p.n_class + byte_class] = next;
+    return next;
 }
 
 uint32_t gram_step(struct grammar *g, uint32_t node, unsigned byte)
 {
-    return gram_step_row(g, node, gram_row(g, node), g->p.class_of[byte]);
+    uint32_t next = gram_next(g, gram_row(g, node), g->p.class_of[byte]); /* moves the arrays */
+    return g->row_node[next & ROW_NUMBER];
 }
 
 /* ---- memory ---- */
@@ -279,7 +281,7 @@ int gram_failed(struct grammar *g, struct err *err)
     if (rc == ERR_NOMEM)
         err_set(err, rc, "no memory to follow the grammar");
     else if (rc)
-        err_set(err, rc, "too much is possible at once by this grammar: it is too ambiguous (more than 64 MiB or 2^24 steps)");
+        err_set(err, rc, "too much is possible at once by this grammar: it is too ambiguous (more than 32 MiB or 2^22 steps)");
     return rc;
 }
 
@@ -312,6 +314,7 @@ void grammar_free(struct grammar *g)
     gram_prog_fini(&g->p);
     stacks_fini(&g->s);
     free(g->rows);
+    free(g->row_node);
     free(g->item);
     free(g->item_slot);
     free(g->todo);
@@ -322,12 +325,12 @@ void grammar_free(struct grammar *g)
 
 static int begin(struct grammar *g, struct err *err)
 {
-    uint32_t *rows = mem_grow(NULL, &g->cap_row, 16, (size_t)g->p.n_class * sizeof *rows);
-    if (!rows || !stacks_init(&g->s)) {
-        free(rows);
+    g->rows = mem_grow(NULL, &g->cap_row, 16, (size_t)g->p.n_class * sizeof *g->rows);
+    g->row_node = mem_grow(NULL, &g->cap_row_node, 16, sizeof *g->row_node);
+    if (!g->rows || !g->row_node || !stacks_init(&g->s))
         return err_set(err, ERR_NOMEM, "no memory for a grammar");
-    }
-    g->rows = rows;
+    memset(g->rows, 0, (size_t)g->p.n_class * sizeof *g->rows);
+    g->row_node[0] = STACK_NONE;
     g->n_row = 1;
     gram_close_begin(g);
     gram_close_put(g, gram_key(g->p.rule[0].entry, 0), true, STACK_EMPTY);

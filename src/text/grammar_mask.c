@@ -16,7 +16,7 @@
 #include "text/token_trie.h"
 
 #define LONG_WALK 1024 /* nodes of the tree: what is worth keeping */
-#define INNERS_BYTES ((size_t)8 << 20)
+#define INNERS_BYTES ((size_t)4 << 20)
 
 struct walk {
     struct grammar *g;
@@ -25,12 +25,6 @@ struct walk {
     bool exits; /* are to be noted */
     size_t n;   /* nodes seen */
 };
-
-static void allow(const struct walk *w, int32_t id)
-{
-    for (; id >= 0; id = w->t->same[id])
-        w->mask[id / 64] |= (uint64_t)1 << (id % 64);
-}
 
 static void note_exit(struct grammar *g, uint32_t at)
 {
@@ -43,28 +37,34 @@ static void note_exit(struct grammar *g, uint32_t at)
     grown[g->n_exit++] = at;
 }
 
+static void allow(uint64_t *mask, int32_t id)
+{
+    mask[id / 64] |= (uint64_t)1 << (id % 64);
+}
+
 /* Nodes [from, to) of the tree, which are siblings with all below them, from a set of stacks. */
 static void walk(struct walk *w, uint32_t from, uint32_t to, uint32_t state)
 {
     struct grammar *g = w->g;
     const struct trie_node *t = w->t->node;
-    uint32_t *on = g->walk; /* [height] the set there */
+    uint32_t *on = g->walk; /* [height] row of the set there */
     if (from < to)
-        on[t[from].height - 1] = state;
+        on[t[from].height - 1] = gram_row(g, state);
     for (uint32_t i = from; i < to && g->s.rc == 0;) {
-        uint32_t at = on[t[i].height - 1];
-        uint32_t next = gram_step_row(g, at, gram_row(g, at), g->p.class_of[t[i].byte]);
+        uint32_t next = gram_next(g, on[t[i].height - 1], g->p.class_of[t[i].byte]);
         w->n++;
-        if (next == STACK_NONE) {
+        if (next == 0) {
             i = t[i].end;
             continue;
         }
         if (t[i].token >= 0)
-            allow(w, t[i].token);
-        if (w->exits && g->s.node[next].flags & NODE_OPEN && t[i].end > i + 1)
+            allow(w->mask, t[i].token);
+        for (int32_t id = t[i].token; t[i].has_same && id >= 0; id = w->t->same[id])
+            allow(w->mask, id);
+        if (next & ROW_OPEN && w->exits && t[i].end > i + 1)
             note_exit(g, i);
-        on[t[i].height] = next;
-        i = g->s.node[next].n > 0 ? i + 1 : t[i].end;
+        on[t[i].height] = next & ROW_NUMBER;
+        i = next & ROW_LAST ? t[i].end : i + 1;
     }
 }
 

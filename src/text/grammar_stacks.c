@@ -9,7 +9,7 @@
 #include "base/mem.h"
 
 #define SUMS 4096
-#define WORK_MAX ((size_t)1 << 24)
+#define WORK_MAX ((size_t)1 << 22)
 
 void stacks_fini(struct stacks *s)
 {

@@ -23,8 +23,9 @@ struct grammar {
     struct gram_prog p;
     struct stacks s;
     uint32_t start;
-    uint32_t *rows; /* [n_row, n_class] of nodes; ROW_UNKNOWN = not computed yet; row 0 leads to nothing */
-    size_t n_row, cap_row;
+    uint32_t *rows;     /* [n_row, n_class] transitions: row of the next node, with its flags; row 0 leads to nothing */
+    uint32_t *row_node; /* [n_row] */
+    size_t n_row, cap_row, cap_row_node;
     struct gram_item *item;
     size_t n_item, cap_item;
     uint32_t *item_slot; /* hash table, index + 1 */
@@ -41,7 +42,10 @@ struct grammar {
     uint32_t *exit;
     size_t n_exit, cap_exit;
 };
-#define ROW_UNKNOWN UINT32_MAX
+#define ROW_UNKNOWN UINT32_MAX /* not computed yet */
+#define ROW_OPEN 0x80000000u    /* STACK_OPEN is uncovered */
+#define ROW_LAST 0x40000000u    /* no byte may follow */
+#define ROW_NUMBER 0x3FFFFFFFu
 
 /* What a set is made of: places with what lies below them are put in, closed becomes the node. */
 void gram_close_begin(struct grammar *g);
@@ -51,11 +55,18 @@ uint32_t gram_close(struct grammar *g);
 uint32_t gram_step(struct grammar *g, uint32_t node, unsigned byte);
 /* The node's row of transitions; 0 also where memory is short, and g->s.rc tells. */
 uint32_t gram_row(struct grammar *g, uint32_t node);
-uint32_t gram_step_row(struct grammar *g, uint32_t node, uint32_t row, unsigned byte_class);
+/* A transition that is not known. */
+uint32_t gram_find_next(struct grammar *g, uint32_t row, unsigned byte_class);
 /* Before each question: forgets what no matcher needs where that is much.  0, or the error. */
 int gram_prepare(struct grammar *g, struct err *err);
 int gram_failed(struct grammar *g, struct err *err);
 void gram_forget_masks(struct grammar *g);
+
+static inline uint32_t gram_next(struct grammar *g, uint32_t row, unsigned byte_class)
+{
+    uint32_t next = g->rows[(size_t)row * (size_t)g->p.n_class + byte_class];
+    return next != ROW_UNKNOWN ? next : gram_find_next(g, row, byte_class);
+}
 
 static inline uint64_t gram_key(uint32_t place, uint32_t count)
 {

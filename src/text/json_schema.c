@@ -184,14 +184,14 @@ static int type_of_value(const cJSON *v)
                                                                                                                            : TYPE_STRING;
 }
 
-/* Numbers are doubles here: what they do not tell apart would be another value. */
+/* Numbers are doubles here: what they do not tell apart (2^53 and 2^53 + 1) would be another value. */
 static bool is_exact(struct schema *s, const cJSON *v)
 {
     bool exact = true;
     for (const cJSON *c = v->child; c && exact; c = c->next)
         exact = is_exact(s, c);
-    if (exact && cJSON_IsNumber(v) && !(fabs(v->valuedouble) <= 0x1p53)) {
-        schema_fail(s, ERR_ARG, "a fixed number beyond 2^53 is not supported");
+    if (exact && cJSON_IsNumber(v) && !(fabs(v->valuedouble) < 0x1p53)) {
+        schema_fail(s, ERR_ARG, "a fixed number of 2^53 or beyond is not supported");
         return false;
     }
     return exact;

@@ -1,8 +1,8 @@
 /* Numbers of a JSON text between bounds, digit by digit.
  *
  * Whole ones have up to 18 digits, so that bounds beyond are none.  Bounds are
- * doubles, by their shortest decimal digits; one beyond 2^53, which may have been
- * rounded when it was read, counts one double further inside.  A number with
+ * doubles, by their shortest decimal digits; one of 2^53 or beyond, which may have
+ * been rounded when it was read, counts one double further inside.  A number with
  * bounds has no exponent, and 17 digits of fraction at most: bounds with more are
  * taken inside, too. */
 #include <float.h>
@@ -110,7 +110,7 @@ static void bound(struct schema *s, const cJSON *node, const char *name, bool lo
         return;
     }
     double x = v->valuedouble;
-    if (fabs(x) > 0x1p53)
+    if (fabs(x) >= 0x1p53)
         x = nextafter(x, low ? INFINITY : -INFINITY);
     if (low && (x > out->lo || (x >= out->lo && open))) {
         out->lo = x;

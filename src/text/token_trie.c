@@ -84,25 +84,34 @@ static bool stage(const struct decode_step *st, const struct buf *in, struct buf
     return false;
 }
 
-bool token_bytes(const struct tokenizer *t, int32_t id, struct buf *out, struct err *err)
+/* a and b are scratch. */
+static bool bytes_of(const struct tokenizer *t, int32_t id, struct buf *a, struct buf *b, struct buf *out, struct err *err)
 {
     const struct token *tok = vocab_at(&t->vocab, id);
-    struct buf a, b;
     bool last = false;
     int rc = 0;
     if (!tok || !tok->s || (tok->flags & TOKEN_SPECIAL))
         return false;
+    buf_clear(a);
+    buf_put(a, tok->s, tok->len);
+    for (size_t i = 0; i < t->dec.n && !last && rc == 0; i++) {
+        struct buf *from = a;
+        last = stage(&t->dec.v[i], a, b, &rc, err);
+        a = b;
+        b = from;
+    }
+    buf_put(out, buf_str(a), a->len);
+    if (rc == 0 && (a->failed || b->failed || out->failed))
+        rc = err_set(err, ERR_NOMEM, "no memory for the bytes of a token");
+    return rc == 0;
+}
+
+bool token_bytes(const struct tokenizer *t, int32_t id, struct buf *out, struct err *err)
+{
+    struct buf a, b;
     buf_init(&a);
     buf_init(&b);
-    buf_put(&a, tok->s, tok->len);
-    for (size_t i = 0; i < t->dec.n && !last && rc == 0; i++) {
-        struct buf swap = a;
-        last = stage(&t->dec.v[i], &a, &b, &rc, err);
-        a = b;
-        b = swap;
-    }
-    buf_put(out, buf_str(&a), a.len);
-    bool ok = rc == 0 && !a.failed && !b.failed;
+    bool ok = bytes_of(t, id, &a, &b, out, err);
     buf_fini(&a);
     buf_fini(&b);
     return ok;
@@ -110,11 +119,13 @@ bool token_bytes(const struct tokenizer *t, int32_t id, struct buf *out, struct 
 
 /* ---- the tree ---- */
 
-struct named { const char *s; size_t len; int32_t id; };
+struct named { const char *s; size_t len; uint64_t start; int32_t id; }; /* start: the first 8 bytes */
 
 static int by_bytes(const void *x, const void *y)
 {
     const struct named *a = x, *b = y;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
     int d = memcmp(a->s, b->s, a->len < b->len ? a->len : b->len);
     if (d == 0)
         d = a->len < b->len ? -1 : a->len > b->len;
@@ -151,6 +162,7 @@ static void put_nodes(struct token_trie *t, const struct named *v, size_t n, uin
         }
         struct trie_node *at = &t->node[open[height - 1]];
         t->same[v[i].id] = at->token;
+        at->has_same = at->token >= 0;
         at->token = v[i].id;
     }
     for (; height > 0; height--)
@@ -168,13 +180,24 @@ void token_trie_free(struct token_trie *t)
     free(t);
 }
 
+static uint64_t start_of(const char *s, size_t len)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < 8; i++)
+        v = v << 8 | (i < len ? (uint8_t)s[i] : 0u);
+    return v;
+}
+
 /* v: the tokens that are in the tree. */
 static int build(struct token_trie *t, struct named *v, size_t n)
 {
     size_t height = 0;
-    for (int64_t i = 0; i < t->n_ids; i++)
-        if (t->at[i + 1] > t->at[i])
-            v[n++] = (struct named){t->text + t->at[i], t->at[i + 1] - t->at[i], (int32_t)i};
+    for (int64_t i = 0; i < t->n_ids; i++) {
+        const char *s = t->text + t->at[i];
+        size_t len = t->at[i + 1] - t->at[i];
+        if (len > 0)
+            v[n++] = (struct named){s, len, start_of(s, len), (int32_t)i};
+    }
     if (n > 1)
         qsort(v, n, sizeof *v, by_bytes);
     for (size_t i = 0; i < n; i++)
@@ -244,16 +267,20 @@ int token_trie_from_texts(struct token_trie **out, const struct token_text *text
 int token_trie_new(struct token_trie **out, const struct tokenizer *tok, int64_t n_ids, struct err *err)
 {
     struct token_trie *t = empty_trie(n_ids);
-    struct buf bytes;
+    struct buf bytes, a, b;
     struct err why = {0};
     *out = NULL;
     buf_init(&bytes);
+    buf_init(&a);
+    buf_init(&b);
     for (int64_t i = 0; t && i < n_ids && why.code == 0; i++) {
         size_t before = bytes.len;
-        if (!token_bytes(tok, (int32_t)i, &bytes, &why) || bytes.len - before > TOKEN_MOST)
+        if (!bytes_of(tok, (int32_t)i, &a, &b, &bytes, &why) || bytes.len - before > TOKEN_MOST)
             bytes.len = before;
         t->at[i + 1] = bytes.len;
     }
+    buf_fini(&a);
+    buf_fini(&b);
     return finish(out, t, &bytes, why.code ? err_set(err, why.code, "%s", why.msg) : 0, err);
 }
 

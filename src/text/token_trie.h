@@ -13,6 +13,7 @@ struct trie_node {
     int32_t token;   /* an id that ends here, -1 = none; token_trie.same has others */
     uint16_t height; /* bytes up to here, 1 and more */
     uint8_t byte;
+    bool has_same;   /* others have the same bytes */
 };
 
 struct token_trie {
