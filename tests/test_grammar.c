@@ -1,5 +1,6 @@
 /* GBNF grammars against texts, what is refused of them with its place, grammars
- * made to blow up, and the mask of a vocabulary against each of its tokens alone. */
+ * made to blow up, the mask of a vocabulary against each of its tokens alone,
+ * and the bytes of tokens against the decoder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

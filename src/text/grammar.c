@@ -24,7 +24,7 @@ void gram_close_begin(struct grammar *g)
 {
     for (size_t i = 0; i < g->n_item; i++)
         g->item_slot[g->item[i].slot] = 0;
-    g->n_item = g->n_todo = 0;
+    g->n_item = g->n_todo = g->n_more = 0;
     g->flags = 0;
 }
 
@@ -42,7 +42,9 @@ static bool reserve_items(struct grammar *g)
     g->item = item ? item : g->item;
     uint32_t *todo = mem_grow(g->todo, &g->cap_todo, g->n_todo + 1, sizeof *todo);
     g->todo = todo ? todo : g->todo;
-    if (!item || !todo)
+    struct gram_more *more = mem_grow(g->more, &g->cap_more, g->n_more + 1, sizeof *more);
+    g->more = more ? more : g->more;
+    if (!item || !todo || !more)
         return false;
     if (2 * (g->n_item + 1) <= g->n_item_slot)
         return true;
@@ -71,18 +73,40 @@ void gram_close_put(struct grammar *g, uint64_t key, bool fresh, uint32_t below)
     }
     size_t at = item_slot(g, key, fresh);
     if (g->item_slot[at] == 0) {
-        g->item[g->n_item++] = (struct gram_item){key, below, (uint32_t)at, fresh, true};
+        g->item[g->n_item++] = (struct gram_item){.key = key, .slot = (uint32_t)at, .fresh = fresh};
         g->item_slot[at] = (uint32_t)g->n_item;
-        g->todo[g->n_todo++] = (uint32_t)g->n_item - 1;
-        return;
     }
-    uint32_t i = g->item_slot[at] - 1, sum = stacks_unite(&g->s, g->item[i].below, below);
-    if (sum == g->item[i].below)
-        return;
-    g->item[i].below = sum;
-    if (!g->item[i].queued)
-        g->todo[g->n_todo++] = i;
-    g->item[i].queued = true;
+    struct gram_item *it = &g->item[g->item_slot[at] - 1];
+    if (it->more == 0)
+        g->todo[g->n_todo++] = g->item_slot[at] - 1;
+    g->more[g->n_more] = (struct gram_more){below, it->more};
+    it->more = (uint32_t)++g->n_more;
+}
+
+/* Unites what has come with what was there, in pairs, so that many take little more than their number; false: it is
+ * nothing new. */
+static bool take_more(struct grammar *g, uint32_t i)
+{
+    struct gram_item *it = &g->item[i];
+    size_t n = 1;
+    for (uint32_t k = it->more; k > 0; k = g->more[k - 1].next)
+        n++;
+    uint32_t *sum = mem_grow(g->sum, &g->cap_sum, n, sizeof *sum);
+    if (!sum) {
+        g->s.rc = ERR_NOMEM;
+        return false;
+    }
+    g->sum = sum;
+    sum[0] = it->below;
+    for (uint32_t k = it->more, at = 1; k > 0; k = g->more[k - 1].next)
+        sum[at++] = g->more[k - 1].below;
+    for (; n > 1; n = (n + 1) / 2)
+        for (size_t k = 0; k < n; k += 2)
+            sum[k / 2] = k + 1 < n ? stacks_unite(&g->s, sum[k], sum[k + 1]) : sum[k];
+    it->more = 0;
+    bool is_new = sum[0] != it->below;
+    it->below = sum[0];
+    return is_new;
 }
 
 /* Enters a rule; `back` is the place after it, which needs no place on the stack where nothing comes after it. */
@@ -151,11 +175,9 @@ static int by_key(const void *x, const void *y)
 uint32_t gram_close(struct grammar *g)
 {
     struct stacks *s = &g->s;
-    while (g->n_todo > 0 && s->rc == 0) {
-        uint32_t i = g->todo[--g->n_todo];
-        g->item[i].queued = false;
-        follow(g, g->item[i]);
-    }
+    for (size_t i = 0; i < g->n_todo && s->rc == 0; i++)
+        if (take_more(g, g->todo[i]))
+            follow(g, g->item[g->todo[i]]);
     s->n_list = 0;
     for (size_t i = 0; i < g->n_item && s->rc == 0; i++)
         if (g->p.insn[g->item[i].key >> 32].op == GRAM_SET)
@@ -317,7 +339,9 @@ void grammar_free(struct grammar *g)
     free(g->row_node);
     free(g->item);
     free(g->item_slot);
+    free(g->more);
     free(g->todo);
+    free(g->sum);
     free(g->walk);
     free(g->exit);
     free(g);

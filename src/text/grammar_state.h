@@ -7,7 +7,14 @@
 #include "text/grammar_stacks.h"
 
 /* A place reached while a set is closed under what takes no byte.  fresh: nothing was taken since its rule began. */
-struct gram_item { uint64_t key; uint32_t below, slot; bool fresh, queued; };
+struct gram_item {
+    uint64_t key;
+    uint32_t below; /* from where it was followed */
+    uint32_t more;  /* number + 1 in g->more of what came since; it is queued where there is something */
+    uint32_t slot;
+    bool fresh;
+};
+struct gram_more { uint32_t below, next; }; /* next: number + 1 */
 
 /* What tokens do from a set of places while they stay above what lies below these: see grammar_mask.c. */
 struct gram_inner {
@@ -30,8 +37,12 @@ struct grammar {
     size_t n_item, cap_item;
     uint32_t *item_slot; /* hash table, index + 1 */
     size_t n_item_slot;
-    uint32_t *todo;
+    struct gram_more *more;
+    size_t n_more, cap_more;
+    uint32_t *todo; /* first in, first out */
     size_t n_todo, cap_todo;
+    uint32_t *sum;  /* scratch */
+    size_t cap_sum;
     unsigned flags; /* of the set that is being closed */
     struct matcher *matchers;
     /* masks */
