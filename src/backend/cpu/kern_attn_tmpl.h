@@ -17,7 +17,15 @@
 struct kv_chunk {
     const uint8_t *k[KERN_CHUNK], *v[KERN_CHUNK];
     int lo, hi; /* positions lo <= j < hi of the chunk are seen by some query */
+    uintptr_t next_k, next_v; /* where the chunk that follows probably lies: to be fetched, row by row; 0 = nothing */
 };
+
+INLINE void fetch_row(uintptr_t next, int j, size_t row_size)
+{
+    if (next != 0)
+        for (size_t at = 0; at < row_size; at += 64)
+            __builtin_prefetch((const void *)(next + (size_t)j * row_size + at), 0, 2);
+}
 
 static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
 {
@@ -31,6 +39,19 @@ static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t star
             c->v[j] = kv->v + (row + (size_t)at) * row_size;
         }
     }
+}
+
+/* Positions 64 on, if they are seen at all. */
+static void find_next(struct kv_chunk *c, const struct kern_kv *kv, int32_t start, int32_t last)
+{
+    size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
+    int32_t page = (start + KERN_CHUNK) / kv->page_size, at = (start + KERN_CHUNK) % kv->page_size;
+
+    if (start + KERN_CHUNK > last)
+        return;
+    size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size;
+    c->next_k = (uintptr_t)kv->k + (row + (size_t)at) * row_size;
+    c->next_v = (uintptr_t)kv->v + (row + (size_t)at) * row_size;
 }
 
 static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
@@ -51,6 +72,7 @@ static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
         UNROLL for (int i = 0; i < (NW); i++) w[i] = c->k[j + i];                                         \
         UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                              \
         UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++) acc[i][t] = v_zero(); \
+        UNROLL for (int i = 0; i < (NW); i++) fetch_row(c->next_k, j + i, row_size);                      \
         TILE_STEPS(NW, NX, row, w, x, full, acc, (void)0)                                                 \
         for (int i = 0; tail != 0 && i < (NW); i++) {                                                     \
             float ks[KERN_LANES];                                                                         \
@@ -59,9 +81,24 @@ static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
             for (int t = 0; t < (NX); t++)                                                                \
                 acc[i][t] = add_tail(acc[i][t], ks, x[t] + 16 * full, tail);                              \
         }                                                                                                 \
-        UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                       \
-            s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                                  \
+        if ((NW) * (NX) == 16) {                                                                          \
+            V16 all[16] = { v_zero() };                                                                   \
+            float sums[16];                                                                               \
+            UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (NW); i++)                   \
+                all[(t * (NW) + i) % 16] = acc[i][t];                                                     \
+            v_store(sums, v_mul(v_trees(all), v_splat(kv->scale)));                                       \
+            UNROLL for (int t = 0; t < (NX); t++) memcpy(&s[t][j], sums + t * (NW), (NW) * sizeof *sums); \
+        } else {                                                                                          \
+            UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int t = 0; t < (NX); t++)                   \
+                s[t][j + i] = kv->scale * v_tree(acc[i][t]);                                              \
+        }                                                                                                 \
     }
+
+/* Rows that one and two queries meet at once: sums of 16 lanes in registers. */
+#ifndef SCORES_1
+#define SCORES_1 4
+#define SCORES_2 4
+#endif
 
 /* f16 rows as f32, in scratch. */
 static void widen(const uint8_t **rows, int lo, int hi, const struct kern_kv *kv, float *to)
@@ -81,6 +118,11 @@ static void widen(const uint8_t **rows, int lo, int hi, const struct kern_kv *kv
                      const struct kern_kv *kv)                                                              \
     {                                                                                                       \
         int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = c->lo;                                  \
+        size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);                                         \
+        for (; n == 1 && j + SCORES_1 <= c->hi; j += SCORES_1)                                              \
+            SCORES(SCORES_1, 1, row)                                                                        \
+        for (; n == 2 && j + SCORES_2 <= c->hi; j += SCORES_2)                                              \
+            SCORES(SCORES_2, 2, row)                                                                        \
         for (; j + 4 <= c->hi; j += 4)                                                                      \
             switch (n) {                                                                                    \
             case 1: SCORES(4, 1, row) break;                                                                \
@@ -111,10 +153,22 @@ static void chunk_softmax(float s[KERN_CHUNK], int lo, int hi, float softcap, fl
         for (int j = lo; j < hi; j++)
             s[j] = softcap * canon_tanh(s[j] * inv);
     }
-    for (int j = lo; j < hi; j++)
-        max = s[j] > max ? s[j] : max;
-    for (int j = lo; j < hi; j++)
-        cut[j] = canon_exp(s[j] - max);
+    if (lo == 0 && hi == KERN_CHUNK) { /* which of equal ones wins changes nothing */
+        float most[16];
+        memcpy(most, s, sizeof most);
+        for (int j = 16; j < KERN_CHUNK; j += 16)
+            for (int t = 0; t < 16; t++)
+                most[t] = s[j + t] > most[t] ? s[j + t] : most[t];
+        for (int t = 0; t < 16; t++)
+            max = most[t] > max ? most[t] : max;
+        for (int j = 0; j < KERN_CHUNK; j++)
+            cut[j] = canon_exp(s[j] - max);
+    } else {
+        for (int j = lo; j < hi; j++)
+            max = s[j] > max ? s[j] : max;
+        for (int j = lo; j < hi; j++)
+            cut[j] = canon_exp(s[j] - max);
+    }
     memcpy(s, cut, sizeof cut);
     for (int j = 0; j < KERN_CHUNK; j += 16)
         acc = v_add(acc, v_load(s + j));
@@ -152,16 +206,52 @@ struct running {
                                              : acc[t]);                                            \
     }
 
+/* The same of a chunk that all see, ND times 16 values at once: whole rows in the order they lie in. */
+#define WIDE_VALUES(NX, ND, row)                                                                               \
+    {                                                                                                          \
+        V16 acc[NX][ND], v;                                                                                    \
+        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero();      \
+        for (int j = c->lo; j < c->hi; j++) {                                                                  \
+            if (d == 0)                                                                                        \
+                fetch_row(c->next_v, j, row_size);                                                             \
+            UNROLL for (int i = 0; i < (ND); i++)                                                              \
+            {                                                                                                  \
+                v = row(c->v[j], d + 16 * i);                                                                  \
+                v_keep(&v);                                                                                    \
+                UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);       \
+            }                                                                                                  \
+        }                                                                                                      \
+        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++)                            \
+            v_store(q[t].out + d + 16 * i, run[t].any ? v_fma(v_load(q[t].out + d + 16 * i), v_splat(run[t].a),\
+                                                              v_mul(acc[t][i], v_splat(run[t].b)))             \
+                                                      : acc[t][i]);                                            \
+    }
+
+/* Sums of 16 lanes that fit the registers here. */
+#ifndef VALUES_ACC
+#define VALUES_ACC 4
+#endif
+
 #define VALUES_FORMAT(name, row)                                                                            \
     static void name(const float s[KERN_TILE][KERN_CHUNK], const struct kv_chunk *c, const struct kern_query *q,\
-                     int n, const struct running *run, int head_dim)                                        \
+                     int n, const struct running *run, int head_dim, size_t row_size)                       \
     {                                                                                                       \
         int all_lo = c->lo, all_hi = c->hi;                                                                 \
         for (int t = 0; t < n; t++) {                                                                       \
             all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                               \
             all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                               \
         }                                                                                                   \
-        for (int d = 0; d + 16 <= head_dim; d += 16)                                                        \
+        int d = 0;                                                                                          \
+        bool all = all_lo == c->lo && all_hi == c->hi;                                                      \
+        for (; all && n == 1 && d + 8 * VALUES_ACC <= head_dim; d += 8 * VALUES_ACC)                        \
+            WIDE_VALUES(1, VALUES_ACC / 2, row)                                                             \
+        for (; all && n == 2 && d + 8 * VALUES_ACC <= head_dim; d += 8 * VALUES_ACC)                        \
+            WIDE_VALUES(2, VALUES_ACC / 2, row)                                                             \
+        for (; all && n == 3 && d + 4 * VALUES_ACC <= head_dim; d += 4 * VALUES_ACC)                        \
+            WIDE_VALUES(3, VALUES_ACC / 4, row)                                                             \
+        for (; all && n == 4 && d + 4 * VALUES_ACC <= head_dim; d += 4 * VALUES_ACC)                        \
+            WIDE_VALUES(4, VALUES_ACC / 4, row)                                                             \
+        for (; d + 16 <= head_dim; d += 16)                                                                 \
             switch (n) {                                                                                    \
             case 1: VALUES(1, row) break;                                                                   \
             case 2: VALUES(2, row) break;                                                                   \
@@ -228,7 +318,8 @@ static void attend_tile(const struct kern_query *q, int n, const struct kern_kv 
         chunk_softmax(s[t], run[t].lo, run[t].hi, kv->softcap, &m, &l);
         join(&run[t], m, l);
     }
-    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, c, q, n, run, kv->head_dim);
+    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, c, q, n, run, kv->head_dim,
+                                        (size_t)kv->head_dim * (kv->f16 ? 2 : 4));
     values_tail((const float(*)[KERN_CHUNK])s, c, q, n, run, kv);
     for (int t = 0; t < n; t++)
         run[t].any = run[t].any || run[t].lo < run[t].hi;
@@ -236,7 +327,7 @@ static void attend_tile(const struct kern_query *q, int n, const struct kern_kv 
 
 /* The chunk at `start` for all queries. */
 static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start,
-                         struct kern_scratch *scratch)
+                         int32_t last, struct kern_scratch *scratch)
 {
     struct kv_chunk c = { .lo = KERN_CHUNK, .hi = 0 };
     struct kern_kv view = *kv;
@@ -251,13 +342,16 @@ static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv
     if (c.lo >= c.hi)
         return;
     find_rows(&c, kv, start);
+    find_next(&c, kv, start, last);
     if (kv->f16 && n > KERN_TILE && kv->head_dim <= KERN_WIDE) {
         widen(c.k, c.lo, c.hi, kv, scratch->kv[0]);
         widen(c.v, c.lo, c.hi, kv, scratch->kv[1]);
         view.f16 = false;
     }
-    for (int t = 0; t < n; t += KERN_TILE)
+    for (int t = 0; t < n; t += KERN_TILE) {
         attend_tile(q + t, n - t < KERN_TILE ? n - t : KERN_TILE, &view, run + t, &c);
+        c.next_k = c.next_v = 0; /* asked for once */
+    }
 }
 
 static void attention(const struct kern_query *q, int n, const struct kern_kv *kv, struct kern_scratch *scratch)
@@ -270,7 +364,7 @@ static void attention(const struct kern_query *q, int n, const struct kern_kv *k
         last = q[t].last > last ? q[t].last : last;
     }
     for (int32_t start = first / KERN_CHUNK * KERN_CHUNK; start <= last; start += KERN_CHUNK)
-        attend_chunk(q, n, kv, run, start, scratch);
+        attend_chunk(q, n, kv, run, start, last, scratch);
     for (int t = 0; t < n; t++) {
         float inv = canon_recip(run[t].l);
         for (int d = 0; d < kv->head_dim; d++)
@@ -284,7 +378,7 @@ static void attention_chunk(const struct kern_query *q, int n, const struct kern
 {
     struct running run[KERN_QUERIES] = { { 0 } };
 
-    attend_chunk(q, n, kv, run, start, scratch);
+    attend_chunk(q, n, kv, run, start, q[0].last, scratch);
     for (int t = 0; t < n; t++)
         if (run[t].any)
             *sums[t] = (struct kern_sum){ run[t].m, run[t].l };

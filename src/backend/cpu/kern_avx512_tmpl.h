@@ -257,6 +257,9 @@ V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
 }
 
 #define FAR_W 8
+#define SCORES_1 16
+#define SCORES_2 8
+#define VALUES_ACC 16
 #define TILE_W 8
 #define TILE_X 3
 #include "backend/cpu/kern_tmpl.h"
