@@ -146,7 +146,8 @@ struct forge_engine_params {
     const char *device;      /* selector, NULL = "auto" */
     const char *split;       /* "3,1": layers per device of a list; NULL = equal */
     int require_device;      /* 1 = an error instead of any fallback */
-    enum forge_math math;    /* FAST: rounded activations where a device has kernels for it; refused where "ref" is to compute */
+    enum forge_math math;    /* FAST: rounded activations where a device has kernels for it; refused where "ref" is to compute.
+                              * DEFAULT: FAST on "cpu" unless deterministic is set, EXACT on the others */
     int deterministic;
     const char *cpu_isa;     /* NULL = the best */
     const char *kernels;     /* "cpu" or "gpu"; NULL = by device type */

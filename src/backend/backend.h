@@ -20,6 +20,7 @@ enum backend_gemm { GEMM_KERNELS_AUTO, GEMM_KERNELS_OWN, GEMM_KERNELS_CLBLAST };
 struct backend_params {
     int n_threads;          /* CPU threads, 0 = the cores this process may use */
     enum backend_math math; /* exact: f32 activations and the canonical order of sums */
+    bool cpu_fast;          /* `cpu` computes fast whatever `math` says to the others */
     bool deterministic;
     bool require_device;    /* every fallback is an error */
     bool no_selftest;

@@ -50,6 +50,7 @@ struct bench {
     struct limits *limits_of; /* what measures them */
     struct limits_found limits; /* the largest of all */
     unsigned kinds;            /* bits 1 << PEAK_...: in what matrices may have been multiplied so far */
+    bool fast;                 /* some device computes in --math fast */
     bool cpu_rounds;           /* the CPU multiplies some of this model's weights in int8 */
     bool own_memory;           /* a device computes in memory of its own, which has other limits */
     double start_ms, compile_ms; /* loading, and how much of it went into compiling kernels */

@@ -146,7 +146,7 @@ static void head(struct buf *out, const struct bench *b)
 {
     char where[512];
     buf_printf(out, "model    %s\ndevice   %s, %d thread%s, math %s\n", b->model, tool_device(b->t, where, sizeof where),
-               b->n_threads, b->n_threads == 1 ? "" : "s", b->flags->math == MATH_CHOICE_FAST ? "fast" : "exact");
+               b->n_threads, b->n_threads == 1 ? "" : "s", b->fast ? "fast" : "exact");
     buf_printf(out, "loaded   %.1f ms, compiling kernels %.1f ms\n", b->start_ms - b->compile_ms, b->compile_ms);
     buf_printf(out, "limits   read %.2f GB/s, peak %.1f GFLOP/s (%s)%s\n", b->limits.read_gb_s, bench_peak(&b->limits),
                bench_peak_name(&b->limits), b->own_memory ? " of the host: the device has memory of its own" : "");

@@ -13,7 +13,7 @@ const struct bench_setting bench_settings[BENCH_SETTINGS] = {
     {.key = "device", .what = "the device"},
     {.key = "threads", .what = "threads", .plural = true},
     /* behind them, BENCH_LATE on */
-    {.key = "math", .what = "math", .flag = "math"},
+    {.key = "math", .what = "math"},
     {.key = "arithmetic", .what = "the arithmetic"},
     /* and as the last, BENCH_LAST on */
     {.key = "chunk", .what = "the chunk"},
@@ -89,6 +89,8 @@ void bench_setting_value(const struct bench *b, int i, char out[BENCH_SETTING_LE
         v = b->model;
     else if (is(i, "device"))
         v = tool_device(b->t, text, sizeof text);
+    else if (is(i, "math"))
+        v = b->fast ? "fast" : "exact";
     else
         v = is(i, "cpu_isa") ? isa(b, text, sizeof text) : bench_peak_name(&b->limits);
     utf8_printable(out, BENCH_SETTING_LEN, v, strlen(v));

@@ -4,6 +4,7 @@
  * measures, bench_out.c prints. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/thread.h"
@@ -170,12 +171,14 @@ static void describe(struct bench *b, const struct common *c)
     const struct loaded *l = &b->t->l;
     b->flags = c;
     b->kinds = 1u << PEAK_F32;
-    b->cpu_rounds = c->math == MATH_CHOICE_FAST && bench_cpu_rounds(l->weights);
+    b->fast = c->math == MATH_CHOICE_FAST;
     for (int i = 0; i < l->n_backends; i++) {
         struct backend_caps caps;
         op_caps(l->backends[i], &caps);
+        b->fast |= c->math == MATH_CHOICE_AUTO && !c->deterministic && strcmp(op_device(l->backends[i]), "cpu") == 0;
         b->own_memory |= !caps.host_memory && !caps.shares_host;
     }
+    b->cpu_rounds = b->fast && bench_cpu_rounds(l->weights);
     b->start_ms = 1e3 * l->load_s;
     b->compile_ms = 1e3 * load_compile_s(l);
 }

@@ -210,6 +210,7 @@ static int run(void *args, const struct common *c)
     p.backend.no_selftest = true; /* nothing may stand in for what is tested */
     if (p.backend.gemm == GEMM_KERNELS_AUTO)
         p.backend.gemm = GEMM_KERNELS_OWN; /* nor CLBlast, and no speeds of these shapes are kept */
+    p.backend.cpu_fast = false; /* auto is exact here: one set of bounds for all devices */
     s.fast = p.backend.math == MATH_FAST;
     buf_init(&s.out);
     if (s.json)

@@ -52,9 +52,9 @@ const struct opt common_device_opts[] = {
      "each device's share of the layers of a list (default: equal)"},
     {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL,
      "an error instead of any fallback"},
-    {"math", 0, OPT_CHOICE, F(math), 0, NULL, "exact|fast", "exact",
-     "f32 activations everywhere; fast rounds them to int8 in products with quantised weights (CPU), or to int8 or "
-     "half where an OpenCL device has the arithmetic for it"},
+    {"math", 0, OPT_CHOICE, F(math), 0, NULL, "auto|exact|fast", "auto",
+     "exact: f32 activations everywhere; fast rounds them to int8 in products with quantised weights (CPU), or to int8 "
+     "or half where an OpenCL device has the arithmetic for it; auto: fast on the CPU, unless --deterministic, exact elsewhere"},
     {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
      "own kernels only, one order of sums for every number of rows"},
     {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,
@@ -228,6 +228,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
 {
     static const char *const kernels[] = {NULL, "cpu", "gpu"};
     static const enum forge_gemm gemm[] = {FORGE_GEMM_OWN, FORGE_GEMM_CLBLAST, FORGE_GEMM_AUTO};
+    static const enum forge_math math[] = {FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST};
     forge_engine_params_init(p, sizeof *p);
     p->model = model;
     p->tokenizer = c->tokenizer;
@@ -235,7 +236,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->device = c->device;
     p->split = c->split;
     p->require_device = c->require_device;
-    p->math = c->math == MATH_CHOICE_FAST ? FORGE_MATH_FAST : FORGE_MATH_EXACT;
+    p->math = math[c->math];
     p->deterministic = c->deterministic;
     p->cpu_isa = c->cpu_isa;
     p->kernels = kernels[c->kernels];

@@ -40,7 +40,7 @@ struct common {
     const char *debug;
 };
 
-enum math_choice { MATH_CHOICE_EXACT, MATH_CHOICE_FAST };
+enum math_choice { MATH_CHOICE_AUTO, MATH_CHOICE_EXACT, MATH_CHOICE_FAST };
 enum kernels_choice { KERNELS_CHOICE_AUTO, KERNELS_CHOICE_CPU, KERNELS_CHOICE_GPU };
 enum gemm_choice { GEMM_CHOICE_OWN, GEMM_CHOICE_CLBLAST, GEMM_CHOICE_AUTO };
 enum kv_choice { KV_CHOICE_F16, KV_CHOICE_F32, KV_CHOICE_Q8_0 };

@@ -65,6 +65,7 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
     out->backend = (struct backend_params){
         .n_threads = p->n_threads,
         .math = p->math == FORGE_MATH_FAST ? MATH_FAST : MATH_EXACT,
+        .cpu_fast = p->math == FORGE_MATH_DEFAULT && !p->deterministic,
         .deterministic = p->deterministic != 0,
         .require_device = p->require_device != 0,
         .no_selftest = p->no_selftest != 0,
