@@ -331,6 +331,13 @@ struct forge_request_params {
     const char *json_schema; /* JSON schema; {"type":"object"} = any object, {} = any value */
     int draft_n;             /* ids drafted for each step, where the engine drafts; 0 = none; -1 (default) = as many as pay */
     enum forge_draft_accept draft_accept;
+    /* A file that session_save of an earlier request wrote, for the same model, math and KV type: its ids come before the
+     * prompt, which may be none and is taken without a beginning of its own, and are not computed.  Refused by
+     * forge_submit where it is another model's, cut short or damaged. */
+    const char *session_load;
+    /* Where the ids of the first sample, and what was computed of them, are written when it ends by itself.  Where
+     * that fails, the request ends with an error. */
+    const char *session_save;
 };
 
 /* Times in seconds unless named _ms; 0 = did not happen. */

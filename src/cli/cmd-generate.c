@@ -39,8 +39,10 @@ const struct opt generate_opts[] = {
      "looked up in the text before"},
     {"draft-accept", 0, OPT_CHOICE, F(draft_accept), 0, NULL, "same|ratio", "same",
      "same: the text is the one without drafts; ratio: by both models' probabilities"},
-    {"session-save", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
-    {"session-load", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"session-save", 0, OPT_STR, F(session_save), 0, "FILE", NULL, NULL,
+     "write the tokens, and what was computed of them, to a file that --session-load goes on from"},
+    {"session-load", 0, OPT_STR, F(session_load), 0, "FILE", NULL, NULL,
+     "go on from a saved session of the same model, --math and --kv; a prompt comes behind it"},
     {0},
 };
 
@@ -226,6 +228,8 @@ static int run(void *args, const struct common *c)
     int status;
     if (!a->model_defaults && !a->jsonl && !sampling_check(&a->sampling, why, sizeof why))
         return msg_usage("generate", "%s", why);
+    if (a->jsonl && (a->session_load || a->session_save))
+        return msg_usage("generate", "--session-load and --session-save are for one prompt; --jsonl is for many");
     status = rules_read(&rules, a);
     if (status)
         goto done;
@@ -242,7 +246,8 @@ static int run(void *args, const struct common *c)
         n = 1;
         jobs[0].args = *a;
         jobs[0].flag_rules = &rules;
-        status = prompt_read(&jobs[0].prompt, &a->prompt, "generate", "-p, -f or --ids");
+        if (!a->session_load || prompt_given(&a->prompt) > 0)
+            status = prompt_read(&jobs[0].prompt, &a->prompt, "generate", "-p, -f or --ids");
     }
     if (status)
         goto done;

@@ -22,7 +22,7 @@ struct generate_args {
     struct sampling_args sampling;
     struct str_list stops;
     const char *grammar_file, *schema_arg; /* --grammar, --json-schema */
-    const char *draft;
+    const char *draft, *session_save, *session_load;
     int64_t draft_n;
     int draft_accept;
     bool has_draft_n, model_defaults, ignore_eos, echo, json, jsonl;

@@ -79,6 +79,8 @@ bool job_params(struct job *j, struct forge_request_params *p)
     p->n_stops = a->stops.n;
     p->max_tokens = a->max_tokens;
     p->ignore_eos = a->ignore_eos;
+    p->session_save = a->session_save;
+    p->session_load = a->session_load;
     p->draft_n = a->has_draft_n ? (int)a->draft_n : -1;
     p->draft_accept = a->draft_accept ? FORGE_DRAFT_RATIO : FORGE_DRAFT_SAME;
     p->n_samples = j->n_samples > 0 ? j->n_samples : 1;

@@ -27,6 +27,7 @@
 #include "run/batch.h"
 #include "run/constrain.h"
 #include "run/sampler.h"
+#include "run/session.h"
 #include "run/stop.h"
 
 struct forge_engine {
@@ -112,6 +113,8 @@ struct forge_request {
     struct sampler_params sampling;
     struct sampler_bias *bias;
     struct constrain *constrain; /* NULL = any text */
+    struct session *session;     /* that the prompt begins with; NULL = none */
+    char *session_save;          /* NULL = nowhere */
     struct sample *samples; /* [p.n_samples] */
     int n_left, n_running;  /* of them: not ended; in steps */
     bool has_first;         /* the prompt was computed, and the other samples may begin: */
@@ -153,7 +156,8 @@ void engine_place(struct forge_engine *e);
 
 /* ---- prompt.c ---- */
 /* The request's ids from its text or ids, by the rule for an empty prompt; refuses what cannot fit. */
-int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err);
+int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, const struct session *before,
+                struct err *err);
 
 /* ---- output.c ---- */
 /* Takes the id that was chosen at the current step, and ends the sample (its `finish` tells) where it should.  Fills

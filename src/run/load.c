@@ -298,6 +298,7 @@ static int open_model(struct loaded *l, struct load_params *p, struct kv_params 
         rc = check_places(l, need, p, p->split ? split : NULL, err);
     if (rc < 0)
         return rc;
+    l->fast = p->backend.math == MATH_FAST;
     l->free_rows = load_free_rows(l, p->backend.deterministic);
     struct model_config *config = l->config;
     rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,

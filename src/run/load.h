@@ -35,6 +35,7 @@ struct loaded {
     struct forward *forward;
     int64_t n_ctx;
     int chunk, max_want;           /* as settled: chunk <= n_ctx, max_want <= rows of a step */
+    bool fast;                     /* rounded activations were asked for */
     bool free_rows;                /* results do not depend on how many rows a step has */
     uint64_t work_bytes;           /* of forward's workspace */
     char reason[256];              /* of the device's choice */

@@ -89,17 +89,25 @@ static int check_ids(const struct ids *ids, int64_t n_vocab, struct err *err)
     return 0;
 }
 
-int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err)
+int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, const struct session *before,
+                struct err *err)
 {
     const struct loaded *l = &e->l;
+    unsigned flags = encode_flags(p->text_flags | (before ? (unsigned)FORGE_TEXT_NO_BOS : 0));
+    size_t n_before = 0;
+    const int32_t *first = before ? session_ids(before, &n_before) : NULL;
     int rc = 0;
+    for (size_t i = 0; i < n_before && rc == 0; i++)
+        rc = ids_push(out, first[i], err);
+    if (rc < 0)
+        return rc;
     if (p->ids) {
         for (size_t i = 0; i < p->n_ids && rc == 0; i++)
             rc = ids_push(out, p->ids[i], err);
     } else if (p->text) {
         size_t len = p->text_len == FORGE_TERMINATED ? strlen(p->text) : p->text_len;
-        rc = tokenizer_encode(l->tokenizer, p->text, len, encode_flags(p->text_flags), out, err);
-    } else {
+        rc = tokenizer_encode(l->tokenizer, p->text, len, flags, out, err);
+    } else if (!before) {
         return err_set(err, ERR_ARG, "a request needs a prompt: text or ids");
     }
     if (rc == 0 && out->n == 0)

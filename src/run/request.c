@@ -91,6 +91,8 @@ static void free_parts(struct forge_request *r)
     }
     free(r->samples);
     free(r->first);
+    session_close(r->session);
+    free(r->session_save);
     free(r->bias);
     constrain_free(r->constrain);
     ids_fini(&r->prompt);
@@ -151,6 +153,13 @@ static int make_samples(struct forge_request *r, const struct forge_request_para
     return rc;
 }
 
+static int make_session(struct forge_request *r, struct err *err)
+{
+    if (r->p.session_save && !(r->session_save = mem_strdup(r->p.session_save)))
+        return err_set(err, ERR_NOMEM, "no memory for the name of a session");
+    return r->p.session_load ? session_open(&r->session, &r->e->l, r->p.session_load, err) : 0;
+}
+
 static int make_request(struct forge_request *r, const struct forge_request_params *p, struct err *err)
 {
     forge_request_params_init(&r->p, sizeof r->p);
@@ -162,7 +171,7 @@ static int make_request(struct forge_request *r, const struct forge_request_para
         return rc;
     }
     if ((rc = copy_sampling(r, &r->p.sampling, err)) < 0 || (rc = make_samples(r, &r->p, err)) < 0 ||
-        (rc = prompt_make(&r->prompt, r->e, &r->p, err)) < 0 || (rc = make_constrain(r, err)) < 0)
+        (rc = make_session(r, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, r->session, err)) < 0 || (rc = make_constrain(r, err)) < 0)
         return rc;
     r->metrics.input_tokens = r->prompt.n;
     r->t_submit = clock_now();

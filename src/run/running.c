@@ -90,6 +90,16 @@ static void go_on(struct sample *s)
     sched_enter(s);
 }
 
+/* What the first sample has stored, when it has ended by itself. */
+static int save(struct sample *s)
+{
+    struct forge_request *r = s->r;
+    struct kv_ids ids = {r->prompt.v, s->ids.v, r->prompt.n, s->ids.n};
+    if (!r->session_save || s->at > 0 || s->slot < 0)
+        return 0;
+    return session_save(&r->e->l, s->slot, &ids, r->session_save, &r->err);
+}
+
 /* With a slot; the first to begin tells how much of its prompt was there. */
 static void store(struct sample *s, bool first)
 {
@@ -122,7 +132,11 @@ void running_done(struct sample *s)
 {
     struct forge_request *r = s->r;
     struct sample *next;
-    int slot = s->slot, rc = 0;
+    int rc = save(s), slot = s->slot;
+    if (rc < 0) {
+        request_end(r, FORGE_FINISH_ERROR);
+        return;
+    }
     s->slot = -1; /* the next one has it, with the prompt in it */
     end_sample(s);
     while (slot >= 0 && (next = sched_next_of(r)) != NULL && !next->started) {

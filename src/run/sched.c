@@ -96,7 +96,9 @@ int64_t sched_take_stored(struct sample *s)
     struct forge_engine *e = s->r->e;
     struct kv_ids ids = ids_of(s);
     const struct sample *from = find_fork(s);
-    int64_t n = keeps(e) ? kv_find(e->l.kv, s->slot, &ids, known(s) - 1) : 0; /* the last one's logits are wanted */
+    if (s->r->session && !from)
+        return session_restore(s->r->session, e->l.kv, s->slot);
+    int64_t n = keeps(e) && !s->r->session ? kv_find(e->l.kv, s->slot, &ids, known(s) - 1) : 0; /* the last one's logits are wanted */
     if (!from || n >= (int64_t)s->r->prompt.n)
         return n;
     kv_set_len(e->l.kv, s->slot, 0);
@@ -106,7 +108,7 @@ int64_t sched_take_stored(struct sample *s)
 void sched_keep_prefix(struct sample *s, int64_t n)
 {
     struct kv_ids ids = ids_of(s);
-    if (keeps(s->r->e))
+    if (keeps(s->r->e) && !s->r->session) /* which others need not believe */
         kv_keep(s->r->e->l.kv, s->slot, &ids, n);
 }
 
