@@ -3,7 +3,7 @@
  * log-probabilities are bit for bit those of the request alone; nothing is lost,
  * nothing is told twice, and pages and requests balance in the end.
  *
- * FORGE_TEST_MIXES is the number of random mixes (default 12).  OpenCL hangs in a child of a process that has
+ * FORGE_TEST_MIXES is the number of random mixes (default 12), FORGE_TEST_REQUESTS that of short requests (10000).  OpenCL hangs in a child of a process that has
  * touched it: main touches none. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -649,6 +649,91 @@ START_TEST(samples_share_the_prompt)
 }
 END_TEST
 
+/* ---- thousands ---- */
+
+enum { N_LIVE = 64 };
+
+struct live {
+    struct forge_request *r;
+    int born, cancel_at;
+};
+
+static void submit_short(struct forge_engine *e, struct live *l, int step, uint64_t *state)
+{
+    int32_t ids[24];
+    struct forge_request_params p = request_params(NULL, next_random(state) % 6 ? 1 + (int)(next_random(state) % 12) : 36);
+    p.ids = ids;
+    p.n_ids = 1 + next_random(state) % 24;
+    for (size_t i = 0; i < p.n_ids; i++)
+        ids[i] = 3 + (int32_t)(next_random(state) % (i < 8 ? 2 : 90)); /* some begin alike */
+    p.ignore_eos = 1;
+    p.n_samples = next_random(state) % 8 ? 1 : 1 + (int)(next_random(state) % 5);
+    p.priority = next_random(state) % 16 == 0;
+    p.draft_n = (int)(next_random(state) % 4) - 1;
+    p.sampling.temp = next_random(state) % 2 ? 0.7 : 0;
+    p.deadline_s = next_random(state) % 10 ? 0 : 1e-4 * (1 + next_random(state) % 200);
+    *l = (struct live){.born = step, .cancel_at = next_random(state) % 8 ? 0 : step + (int)(next_random(state) % 30)};
+    ck_assert_int_eq(forge_submit(e, &p, &l->r, NULL), 0);
+}
+
+static bool ended(const struct forge_request *r)
+{
+    return r->done;
+}
+
+/* Short requests without end, with cancels, deadlines and too few pages: in the end all have ended, nobody has waited for
+ * ever, and nothing is held.  FORGE_TEST_REQUESTS is their number. */
+START_TEST(thousands_balance)
+{
+    const char *given = getenv("FORGE_TEST_REQUESTS");
+    int n = given ? (int)strtol(given, NULL, 10) : 10000, submitted = 0, done = 0, longest = 0, step = 0;
+    int by[FORGE_FINISH_ERROR + 1] = {0};
+    uint64_t state = 99;
+    struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
+    struct live live[N_LIVE] = {{0}};
+    ep.n_threads = 1;
+    ep.n_ctx = 64;
+    ep.page_size = 4;
+    ep.max_seqs = 12;
+    ep.draft_max = 3;
+    ep.kv_mem = kv_for(&ep, 3.2);
+    struct forge_engine *e = engine_with(&ep);
+    for (; done < n; step++) {
+        for (int i = 0; i < N_LIVE; i++) {
+            struct live *l = &live[i];
+            if (!l->r && submitted < n && next_random(&state) % 3 == 0) {
+                submit_short(e, l, step, &state);
+                submitted++;
+            }
+            if (l->r && l->cancel_at > 0 && l->cancel_at <= step)
+                forge_request_cancel(l->r);
+        }
+        ck_assert_int_ge(forge_step(e, NULL), 0);
+        for (int i = 0; i < N_LIVE; i++) {
+            struct live *l = &live[i];
+            if (!l->r || !ended(l->r))
+                continue;
+            longest = step - l->born > longest ? step - l->born : longest;
+            by[forge_request_finish(l->r, 0)]++;
+            forge_request_free(l->r);
+            l->r = NULL;
+            done++;
+        }
+    }
+    const struct forge_engine_stats *s = forge_engine_stats(e);
+    balanced(e);
+    ck_assert_uint_eq(s->finished, (uint64_t)n);
+    ck_assert_int_eq(by[FORGE_FINISH_ERROR] + by[FORGE_FINISH_NONE], 0);
+    ck_assert_int_gt(by[FORGE_FINISH_CANCELLED], 0);
+    ck_assert_int_gt(by[FORGE_FINISH_LENGTH], n / 2);
+    ck_assert_uint_gt(s->preempted, 0);
+    ck_assert_uint_gt(s->cached_tokens, 0);
+    ck_assert_uint_gt(s->accepted_tokens, 0);
+    test_that(longest < 2000, "somebody waited for %d steps", longest);
+    forge_engine_close(e);
+}
+END_TEST
+
 /* ---- what is told of it ---- */
 
 START_TEST(figures)
@@ -702,6 +787,7 @@ int main(void)
     tcase_add_test(t, callbacks_in_a_step_of_many);
     tcase_add_loop_test(t, prefixes_are_reused, 0, (int)(sizeof kept / sizeof *kept));
     tcase_add_loop_test(t, samples_share_the_prompt, 0, (int)(sizeof kept / sizeof *kept));
+    tcase_add_test(t, thousands_balance);
     tcase_add_test(t, figures);
     suite_add_tcase(s, t);
     return test_main(s);
