@@ -1,7 +1,7 @@
 /* The `cpu` attention: groups the heads and rows that read the same keys and
  * spreads them over the threads; few rows split their chunks over the threads
  * and join them in order.  Chunks and sums are in kern_attn_tmpl.h, so no
- * grouping can change one. */
+ * grouping can change one.  Stores keys and values. */
 #include <assert.h>
 
 #include "backend/cpu/cpu.h"
@@ -183,4 +183,26 @@ void cpu_attention(struct backend *be, const struct tensor *out, const struct te
         return;
     }
     cpu_for(cpu, blocks * kv->n_kv_heads, cpu_grain(row_cost * seen / blocks), attention_range, &j);
+}
+
+/* ---- keys and values into their pages ---- */
+struct store_job {
+    const struct kv_layer *kv;
+    const struct tensor *k, *v;
+    const struct kv_rows *rows;
+};
+
+static void store_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct store_job *j = arg;
+
+    (void)cpu, (void)s;
+    host_kv_store_rows(j->kv, j->k, j->v, j->rows, lo, hi);
+}
+
+void cpu_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                  const struct kv_rows *rows)
+{
+    struct store_job j = {.kv = kv, .k = k, .v = v, .rows = rows};
+    cpu_for((struct cpu *)be, k->rows, cpu_grain(8 * k->cols), store_range, &j);
 }

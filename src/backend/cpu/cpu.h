@@ -67,6 +67,8 @@ void cpu_linear_experts(struct backend *, const struct tensor *out, const struct
                         const struct tensor *w);
 
 /* attention.c */
+void cpu_kv_store(struct backend *, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                  const struct kv_rows *rows);
 void cpu_attention(struct backend *, const struct tensor *out, const struct tensor *q,
                    const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args);
 

@@ -33,6 +33,8 @@ int host_sync(struct backend *be, struct err *err);
 /* ---- pick.c ---- */
 void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
                    const struct tensor *v, const struct kv_rows *rows);
+void host_kv_store_rows(const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                        const struct kv_rows *rows, int64_t lo, int64_t hi); /* rows lo .. hi of k and v */
 void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
                       const struct tensor *rows);
 void host_argmax(struct backend *be, const struct tensor *out, const struct tensor *x);

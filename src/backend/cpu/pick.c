@@ -15,16 +15,15 @@ const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, co
     return host_ptr(t) + (size_t)row * host_row_size(t);
 }
 
-void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
-                   const struct tensor *v, const struct kv_rows *rows)
+void host_kv_store_rows(const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
+                        const struct kv_rows *rows, int64_t lo, int64_t hi)
 {
     const struct tensor *from[2] = {k, v}, *to[2] = {&kv->k, &kv->v};
     size_t n = (size_t)kv->head_dim;
 
-    (void)be;
     for (int i = 0; i < 2; i++) {
-        const float *src = host_f32(from[i]);
-        for (int64_t r = 0; r < k->rows; r++) {
+        const float *src = host_f32(from[i]) + lo * from[i]->cols;
+        for (int64_t r = lo; r < hi; r++) {
             int32_t s = host_i32(&rows->seq)[r], p = host_i32(&rows->pos)[r];
             for (int h = 0; h < kv->n_kv_heads; h++, src += n) {
                 uint8_t *dst = host_ptr(to[i]) + (host_kv_row(kv, to[i], rows, s, p, h) - host_ptr(to[i]));
@@ -36,6 +35,13 @@ void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct t
             }
         }
     }
+}
+
+void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
+                   const struct tensor *v, const struct kv_rows *rows)
+{
+    (void)be;
+    host_kv_store_rows(kv, k, v, rows, 0, k->rows);
 }
 
 void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
