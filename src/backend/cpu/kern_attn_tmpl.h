@@ -145,7 +145,7 @@ SCORES_FORMAT(scores_f16, row_f16)
 /* s[lo..hi) -> e^(s - m), 0 elsewhere; gives m and the sum l. */
 static void chunk_softmax(float s[KERN_CHUNK], int lo, int hi, float softcap, float *m, float *l)
 {
-    float max = -INFINITY, cut[KERN_CHUNK] = { 0 };
+    float max = -INFINITY, cut[KERN_CHUNK], most[16];
     V16 acc = v_zero();
 
     if (softcap > 0) {
@@ -153,22 +153,17 @@ static void chunk_softmax(float s[KERN_CHUNK], int lo, int hi, float softcap, fl
         for (int j = lo; j < hi; j++)
             s[j] = softcap * canon_tanh(s[j] * inv);
     }
-    if (lo == 0 && hi == KERN_CHUNK) { /* which of equal ones wins changes nothing */
-        float most[16];
-        memcpy(most, s, sizeof most);
-        for (int j = 16; j < KERN_CHUNK; j += 16)
-            for (int t = 0; t < 16; t++)
-                most[t] = s[j + t] > most[t] ? s[j + t] : most[t];
+    /* what is not seen is -Inf, and its e^ 0; which of equal ones is the largest changes nothing */
+    for (int j = 0; j < KERN_CHUNK; j++)
+        cut[j] = j >= lo && j < hi ? s[j] : -INFINITY;
+    memcpy(most, cut, sizeof most);
+    for (int j = 16; j < KERN_CHUNK; j += 16)
         for (int t = 0; t < 16; t++)
-            max = most[t] > max ? most[t] : max;
-        for (int j = 0; j < KERN_CHUNK; j++)
-            cut[j] = canon_exp(s[j] - max);
-    } else {
-        for (int j = lo; j < hi; j++)
-            max = s[j] > max ? s[j] : max;
-        for (int j = lo; j < hi; j++)
-            cut[j] = canon_exp(s[j] - max);
-    }
+            most[t] = cut[j + t] > most[t] ? cut[j + t] : most[t];
+    for (int t = 0; t < 16; t++)
+        max = most[t] > max ? most[t] : max;
+    for (int j = 0; j < KERN_CHUNK; j++)
+        cut[j] = canon_exp(cut[j] - max);
     memcpy(s, cut, sizeof cut);
     for (int j = 0; j < KERN_CHUNK; j += 16)
         acc = v_add(acc, v_load(s + j));
@@ -206,12 +201,13 @@ struct running {
                                              : acc[t]);                                            \
     }
 
-/* The same of a chunk that all see, ND times 16 values at once: whole rows in the order they lie in. */
+/* The same of a chunk that all see from its first position on, ND times 16 values at once: whole rows in the order they
+ * lie in. */
 #define WIDE_VALUES(NX, ND, row)                                                                               \
     {                                                                                                          \
         V16 acc[NX][ND], v;                                                                                    \
         UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero();      \
-        for (int j = c->lo; j < c->hi; j++) {                                                                  \
+        for (int j = c->lo; j < all_hi; j++) {                                                                 \
             if (d == 0)                                                                                        \
                 fetch_row(c->next_v, j, row_size);                                                             \
             UNROLL for (int i = 0; i < (ND); i++)                                                              \
@@ -221,6 +217,10 @@ struct running {
                 UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);       \
             }                                                                                                  \
         }                                                                                                      \
+        for (int j = all_hi; j < c->hi; j++)                                                                   \
+            UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)                         \
+                UNROLL for (int i = 0; i < (ND); i++)                                                          \
+                    acc[t][i] = v_fma(v_splat(s[t][j]), row(c->v[j], d + 16 * i), acc[t][i]);                  \
         UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++)                            \
             v_store(q[t].out + d + 16 * i, run[t].any ? v_fma(v_load(q[t].out + d + 16 * i), v_splat(run[t].a),\
                                                               v_mul(acc[t][i], v_splat(run[t].b)))             \
@@ -242,7 +242,7 @@ struct running {
             all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                               \
         }                                                                                                   \
         int d = 0;                                                                                          \
-        bool all = all_lo == c->lo && all_hi == c->hi;                                                      \
+        bool all = all_lo == c->lo && all_hi > all_lo;                                                      \
         for (; all && n == 1 && d + 8 * VALUES_ACC <= head_dim; d += 8 * VALUES_ACC)                        \
             WIDE_VALUES(1, VALUES_ACC / 2, row)                                                             \
         for (; all && n == 2 && d + 8 * VALUES_ACC <= head_dim; d += 8 * VALUES_ACC)                        \
