@@ -52,6 +52,7 @@ void cpu_act_mul(struct backend *, const struct tensor *out, const struct tensor
 void cpu_add(struct backend *, const struct tensor *out, const struct tensor *a, const struct tensor *b);
 void cpu_scale(struct backend *, const struct tensor *x, float s);
 void cpu_softcap(struct backend *, const struct tensor *x, float cap);
+void cpu_argmax(struct backend *, const struct tensor *out, const struct tensor *x);
 void cpu_route(struct backend *, const struct tensor *ids, const struct tensor *w,
                const struct tensor *logits, bool renorm);
 

@@ -1,5 +1,5 @@
 /* The `cpu` operations that work row by row or element by element: embedding,
- * norms, rotation, activations, sums, caps, routing.  Splits them over the
+ * norms, rotation, activations, sums, caps, routing, argmax.  Splits them over the
  * threads; the arithmetic is in kern_tmpl.h. */
 #include <assert.h>
 
@@ -157,4 +157,20 @@ void cpu_route(struct backend *be, const struct tensor *ids, const struct tensor
 {
     struct elem_job j = {.out = w, .a = logits, .ids = ids, .flag = renorm};
     cpu_for((struct cpu *)be, logits->rows, cpu_grain(8 * logits->cols), route_rows, &j);
+}
+
+static void argmax_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct elem_job *j = arg;
+    int32_t *ids = (void *)host_ptr(j->out);
+
+    (void)s;
+    for (int64_t r = lo; r < hi; r++)
+        ids[r] = cpu->k->argmax(host_f32(j->a) + r * j->a->cols, j->a->cols);
+}
+
+void cpu_argmax(struct backend *be, const struct tensor *out, const struct tensor *x)
+{
+    struct elem_job j = {.out = out, .a = x};
+    cpu_for((struct cpu *)be, x->rows, cpu_grain(x->cols), argmax_rows, &j);
 }

@@ -189,6 +189,44 @@ static void softcap(float *out, float cap, int64_t n)
     ELEMENTS(cap * canon_tanh(a * inv))
 }
 
+/* ---- the largest ---- */
+/* In parts: the first part that has more than those before it has the first of the largest. */
+static int32_t argmax(const float *x, int64_t n)
+{
+    enum { PART = 1024 };
+    float best = -INFINITY;
+    uint32_t bad = 0;
+    int64_t at = 0;
+
+    for (int64_t from = 0; from < n; from += PART) {
+        int64_t left = n - from < PART ? n - from : PART, whole = left / 16 * 16;
+        float most[16], max = -INFINITY;
+        uint32_t found[16] = { 0 };
+        for (int l = 0; l < 16; l++)
+            most[l] = -INFINITY;
+        for (int64_t i = from; i < from + whole; i += 16)
+            for (int l = 0; l < 16; l++) {
+                most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+                found[l] |= (as_uint(x[i + l]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+            }
+        for (int64_t i = from + whole; i < from + left; i++) {
+            max = x[i] > max ? x[i] : max;
+            bad |= (as_uint(x[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+        }
+        for (int l = 0; l < 16; l++) {
+            max = most[l] > max ? most[l] : max;
+            bad |= found[l];
+        }
+        if (max > best) {
+            best = max;
+            at = from;
+        }
+    }
+    while (bad == 0 && x[at] != best)
+        at++;
+    return bad != 0 ? -1 : (int32_t)at;
+}
+
 /* ---- experts ---- */
 /* w[j] = e^(logit - max) / sum over all experts; renorm: over their own sum, j rising */
 static void route(float *w, const int32_t *ids, int n_used, const float *logits, int64_t n, bool renorm)
@@ -231,6 +269,7 @@ const struct cpu_kernels KERN_TABLE = {
     .add = add,
     .scale = scale,
     .softcap = softcap,
+    .argmax = argmax,
     .route = route,
     .mix = mix,
 };

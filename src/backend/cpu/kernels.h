@@ -106,6 +106,8 @@ struct cpu_kernels {
     void (*add)(float *out, const float *x, const float *y, int64_t n);
     void (*scale)(float *out, const float *x, float s, int64_t n);
     void (*softcap)(float *out, float cap, int64_t n);
+    /* the first of the largest; -1 = some value is not finite */
+    int32_t (*argmax)(const float *x, int64_t n);
     /* weights of the chosen experts from all logits */
     void (*route)(float *w, const int32_t *ids, int n_used, const float *logits, int64_t n, bool renorm);
     /* out[i] = sum_j w[j] y[j][i], j rising */
