@@ -102,8 +102,8 @@ static bool same_entries(const struct stack_entry *a, const struct stack_entry *
 
 uint32_t stacks_node(struct stacks *s, size_t from, unsigned flags)
 {
-    const struct stack_entry *e = s->list + from;
     size_t n = s->n_list - from;
+    const struct stack_entry *e = n > 0 ? s->list + from : NULL;
     s->n_list = from;
     s->work += n + 1;
     if (s->work > WORK_MAX)
@@ -114,7 +114,7 @@ uint32_t stacks_node(struct stacks *s, size_t from, unsigned flags)
     size_t at = node.hash & (s->n_slot - 1);
     for (; s->slot[at]; at = (at + 1) & (s->n_slot - 1)) {
         const struct stack_node *o = &s->node[s->slot[at]];
-        if (o->hash == node.hash && o->n == n && o->flags == flags && same_entries(s->entry + o->first, e, n))
+        if (o->hash == node.hash && o->n == n && o->flags == flags && (n == 0 || same_entries(s->entry + o->first, e, n)))
             return s->slot[at];
     }
     for (size_t i = 0; i < n; i++)
