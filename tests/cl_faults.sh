@@ -295,7 +295,9 @@ i=1
 while [ "$i" -le "$builds" ]; do
     rm -f "$tmp/cache/forge/"*
     run FORGE_CLFAULT="clBuildProgram:$i:-11" --
-    ok "program $i of $builds does not build" good_and '^forge: ran on.*cpu: \|opened again'
+    # the model has no experts: that their kernels do not build is only told
+    ok "program $i of $builds does not build" \
+        good_and '^forge: ran on.*cpu: \|opened again\|self-test: .* could not be run: .*building route.cl.*FAILURE'
     i=$((i + step))
 done
 
