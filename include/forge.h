@@ -173,6 +173,7 @@ struct forge_engine_params {
     const char *draft_model; /* a smaller model of the same vocabulary, which says what may come next; NULL = none */
     int draft_max;           /* ids drafted for a sample in one step at most; 0 (default) = 8 with a draft model, else none:
                                 above 0 without one, they are looked up in the sample's own text */
+    const char *chat_template; /* a file, or "chatml"; NULL = the model's own, where it has one */
 };
 
 struct forge_engine;
@@ -192,6 +193,8 @@ struct forge_engine_info {
     /* the model's own sampling values; negative = it names none */
     double default_temp, default_top_p, default_min_p, default_repeat_penalty;
     int64_t default_top_k;
+    const char *chat_template, *chat_template_source; /* text and where it is from; NULL = there is none that works, and ... */
+    const char *chat_template_error;                  /* ... why: what is wrong with the model's own; NULL = it has none */
 };
 const struct forge_engine_info *forge_engine_info(const struct forge_engine *e);
 
@@ -260,6 +263,28 @@ void forge_free(void *p);
 /* The bytes that one id stands for inside a text, perhaps half a character: how many, of which at most `size` are
  * in out, not terminated.  0 where there is no such token. */
 size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, size_t size);
+
+/* ---- chat ---- */
+enum forge_chat_flags {
+    FORGE_CHAT_NO_GENERATION_PROMPT = 1, /* the text ends behind the last message, not with the start of an answer */
+    FORGE_CHAT_NO_THINKING = 2           /* the template's variable enable_thinking is false */
+};
+
+/* The prompt that the engine's chat template makes of a conversation, as text and as ids (text or ids may be NULL).
+ * json: a list of messages ({"role", "content", ...}), or an object with "messages" and, where wanted, "tools" (list),
+ * "documents", "add_generation_prompt" (default true), "variables" (an object of what the template is to see besides, such as
+ * enable_thinking; also as "chat_template_kwargs").  It is given to the template as it is; a message's members that are
+ * null are left out.  What is said here goes before flags.
+ *
+ * In the ids, control strings are control tokens only where the template itself wrote them: what comes from messages,
+ * tools and variables stays text.  The token that starts a text is there once, whoever puts it.
+ *
+ * FORGE_ERR_ARG: the JSON has another shape, or the template refuses the conversation (its own words are in the message);
+ * FORGE_ERR_FORMAT: the JSON or the template is malformed; FORGE_ERR_UNSUPPORTED: there is no template, or it uses what is
+ * not known here; FORGE_ERR_LIMIT: the template takes too long or makes too much.  text and ids are freed with forge_free;
+ * text is terminated.  Any thread may call this. */
+int forge_chat_render(const struct forge_engine *e, const char *json, size_t json_len, unsigned flags, char **text, size_t *text_len,
+                      int32_t **ids, size_t *n_ids, struct forge_error *err);
 
 /* ---- requests ---- */
 struct forge_logit_bias { int32_t id; float bias; };
@@ -338,6 +363,10 @@ struct forge_request_params {
     /* Where the ids of the first sample, and what was computed of them, are written when it ends by itself.  Where
      * that fails, the request ends with an error. */
     const char *session_save;
+    /* The prompt as a conversation, instead of text and ids: JSON as forge_chat_render takes it; messages_len bytes
+     * (default FORGE_TERMINATED).  Of text_flags, FORGE_TEXT_NO_BOS counts. */
+    const char *messages; size_t messages_len;
+    unsigned chat_flags;     /* enum forge_chat_flags */
 };
 
 /* Times in seconds unless named _ms; 0 = did not happen. */

@@ -37,6 +37,8 @@ struct job {
     char where[256]; /* "FILE:LINE", empty when from flags */
     int n_samples;   /* 0 = 1 */
     struct prompt prompt;
+    char *messages;  /* a conversation as JSON, NULL = none */
+    size_t messages_len;
     struct rules rules; /* of its line; else the flags' */
     const struct rules *flag_rules;
     struct cJSON *line; /* owns strings that args points to */

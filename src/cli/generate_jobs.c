@@ -42,6 +42,7 @@ void job_free(struct job *j)
 {
     forge_request_free(j->request);
     prompt_free(&j->prompt);
+    free(j->messages);
     rules_free(&j->rules);
     if (j->own_stops)
         free(j->args.stops.v);
@@ -73,6 +74,8 @@ bool job_params(struct job *j, struct forge_request_params *p)
     p->text_len = j->prompt.text_len;
     p->ids = j->prompt.ids;
     p->n_ids = j->prompt.n_ids;
+    p->messages = j->messages;
+    p->messages_len = j->messages_len;
     p->text_flags = prompt_text_flags(&a->prompt);
     sampling_to_forge(&a->sampling, j->bias, &p->sampling);
     p->stops = a->stops.v;
@@ -228,6 +231,16 @@ static bool put_prompt(struct job *j, const cJSON *v, char *why, size_t size)
     return true;
 }
 
+/* A conversation, as the library takes it. */
+static bool put_messages(struct job *j, const cJSON *v, const char *raw, size_t raw_len, char *why, size_t size)
+{
+    free(j->messages); /* of the same key before */
+    j->messages = cJSON_IsArray(v) || cJSON_IsObject(v) ? mem_strndup(raw, raw_len) : NULL;
+    j->messages_len = raw_len;
+    snprintf(why, size, "this is neither a list of messages nor an object with one");
+    return j->messages != NULL;
+}
+
 static bool put_samples(struct job *j, const cJSON *v, const char *raw, size_t raw_len, char *why, size_t size)
 {
     char text[128];
@@ -259,6 +272,8 @@ static bool put_member(struct job *j, const cJSON *v, const char *raw, size_t ra
         return put_prompt(j, v, why, size);
     if (strcmp(key, "ids") == 0)
         return put_ids(j, v, why, size);
+    if (strcmp(key, "messages") == 0)
+        return put_messages(j, v, raw, raw_len, why, size);
     if (strcmp(key, "stop") == 0)
         return put_stop(j, v, why, size);
     if (strcmp(key, "logit_bias") == 0)
@@ -285,8 +300,8 @@ static int read_job(struct job *j, const struct generate_args *base, const char 
         if (!cJSON_IsNull(v) && !put_member(j, v, raw, raw_len, why, sizeof why))
             return msg_usage("generate", "%s: %s: %s", j->where, v->string, why);
     }
-    if (!j->prompt.text == !j->prompt.ids)
-        return msg_usage("generate", "%s: give either prompt or ids", j->where);
+    if ((j->prompt.text != NULL) + (j->prompt.ids != NULL) + (j->messages != NULL) != 1)
+        return msg_usage("generate", "%s: give either prompt, ids or messages", j->where);
     if (!base->model_defaults && !sampling_check(&j->args.sampling, why, sizeof why))
         return msg_usage("generate", "%s: %s", j->where, why);
     return 0;

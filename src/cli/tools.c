@@ -165,30 +165,40 @@ static bool is_tokenizer(const char *path)
                              : dot && strcmp(dot, ".json") == 0;
 }
 
-int tool_open_tokenizer(struct tokenizer **out, const struct common *c)
+/* chat NULL = the tokenizer alone. */
+static int open_text(struct tokenizer **out, struct chat **chat, const struct common *c, const char *given)
 {
     struct err err = {0};
     struct weights *w = NULL;
     char *model = NULL;
-    int rc;
+    const char *path = c->tokenizer;
+    int rc = 0, found = 1;
     *out = NULL;
-    if (c->tokenizer) {
-        rc = tokenizer_open(out, c->tokenizer, &err);
-        return rc < 0 ? msg_fail(rc, err.msg) : 0;
-    }
-    model = common_model_path(c);
-    if (!model)
+    if (!path && !(model = common_model_path(c)))
         return EXIT_FAILED;
-    if (is_tokenizer(model))
-        rc = tokenizer_open(out, model, &err);
-    else {
+    if (!path && is_tokenizer(model))
+        path = model;
+    if (!path)
         rc = weights_open(&w, model, &err);
-        if (rc == 0)
-            rc = load_tokenizer(out, w, NULL, &err);
-        weights_close(w); /* a tokenizer keeps nothing of the file */
-    }
+    if (rc == 0)
+        rc = path ? tokenizer_open(out, path, &err) : load_tokenizer(out, w, NULL, &err);
+    if (rc == 0 && chat && (found = load_chat(chat, w, path, given, &err)) < 0)
+        rc = found;
+    if (found == 0)
+        rc = err_set(&err, ERR_UNSUPPORTED, "%s has no chat template; --chat-template FILE|chatml names one", path ? path : model);
+    weights_close(w); /* nothing of the file is kept */
     free(model);
     return rc < 0 ? msg_fail(rc, err.msg) : 0;
+}
+
+int tool_open_tokenizer(struct tokenizer **out, const struct common *c)
+{
+    return open_text(out, NULL, c, NULL);
+}
+
+int tool_open_chat(struct tokenizer **tok, struct chat **chat, const struct common *c, const char *given)
+{
+    return open_text(tok, chat, c, given);
 }
 
 const char *tool_device(const struct tool *t, char *out, size_t size)

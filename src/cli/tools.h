@@ -34,6 +34,9 @@ int tool_check_ids(const struct ids *ids, int64_t n_vocab);
 /* The tokenizer alone, without weights where it can be had without: an exit status. */
 int tool_open_tokenizer(struct tokenizer **out, const struct common *c);
 
+/* The same with the chat template: given, else the model's own; a model without one is an error. */
+int tool_open_chat(struct tokenizer **tok, struct chat **chat, const struct common *c, const char *given);
+
 /* The load parameters that the shared flags mean. */
 void tool_load_params(struct load_params *p, const struct common *c, const char *model);
 

@@ -209,6 +209,8 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     e->keep = p.no_prefix_cache == 0;
     engine_meet_devices(e);
     fill_info(e);
+    if ((rc = engine_open_chat(e, p.tokenizer, p.chat_template, err)) < 0)
+        return rc;
     return make_room(e, p.max_seqs, err);
 }
 
@@ -243,6 +245,7 @@ void forge_engine_close(struct forge_engine *e)
     free(e->logits);
     constrain_pool_fini(&e->grammars);
     draft_close(e->draft);
+    engine_close_chat(e);
     load_close(&e->l);
     recover_free(e);
     free(e);

@@ -3,6 +3,7 @@
  *
  *   engine.c    opening, what the engine is
  *   process.c   log, devices, version: what needs no engine
+ *   chat.c      conversations: the template, prompts that it makes
  *   prompt.c    text to ids and back, the prompt of a request
  *   request.c   submit, accessors, cancel, free
  *   sched.c     who runs: admission, pages, preemption, the rows of a step
@@ -32,6 +33,9 @@
 
 struct forge_engine {
     struct loaded l;
+    struct chat *chat; /* NULL = there is none that works; then ... */
+    char *chat_error;  /* ... what is wrong with the model's own, NULL = it has none */
+    int chat_error_code;
     struct forge_engine_info info;
     struct forge_placement placement[OP_COUNT * REGISTRY_MAX_INSTANCES];
     size_t n_placements;
@@ -153,6 +157,13 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
 void engine_meet_devices(struct forge_engine *e);
 /* Brings the placement up to what the instances have counted. */
 void engine_place(struct forge_engine *e);
+
+/* ---- chat.c ---- */
+/* The chat template: `given`, else the model's own. */
+int engine_open_chat(struct forge_engine *e, const char *tokenizer, const char *given, struct err *err);
+void engine_close_chat(struct forge_engine *e);
+/* Appends the ids of the request's messages. */
+int engine_chat_ids(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err);
 
 /* ---- prompt.c ---- */
 /* The request's ids from its text or ids, by the rule for an empty prompt; refuses what cannot fit. */

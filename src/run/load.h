@@ -7,6 +7,7 @@
 #include "backend/registry.h"
 #include "model/forward.h"
 #include "run/kv.h"
+#include "text/chat.h"
 #include "text/tokenizer.h"
 
 struct load_params {
@@ -64,6 +65,10 @@ bool load_may_mend(const struct loaded *l, int code);
  * else beside the weights: tokenizer.json, vocab.json + merges.txt, and without those the tokenizer-NAME.json
  * whose NAME occurs in the weights' file name, else tokenizer-base.json, else the only tokenizer-*.json. */
 int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *tokenizer, struct err *err);
+
+/* The chat template: given (a file, or "chatml"), else of a GGUF, else of the folder of the tokenizer or the weights.
+ * 1 = found, 0 = there is none. */
+int load_chat(struct chat **out, const struct weights *w, const char *tokenizer, const char *given, struct err *err);
 
 /* A model needs at least one id to go on from: appends the start of a text where the tokenizer or the
  * configuration names one, else the separator of documents; ERR_ARG where there is neither. */

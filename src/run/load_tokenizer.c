@@ -105,6 +105,19 @@ int load_tokenizer(struct tokenizer **out, const struct weights *w, const char *
     return open_variant(out, w, err);
 }
 
+int load_chat(struct chat **out, const struct weights *w, const char *tokenizer, const char *given, struct err *err)
+{
+    char *dir = tokenizer ? path_is_dir(tokenizer) ? mem_strdup(tokenizer) : path_dirname(tokenizer) : NULL;
+    struct chat_source from = {.given = given, .dir = dir};
+    if (!tokenizer && w) {
+        from.gguf = weights_gguf(w);
+        from.dir = weights_dir(w);
+    }
+    int rc = tokenizer && !dir ? err_set(err, ERR_NOMEM, "no memory for a path") : chat_open(out, &from, err);
+    free(dir);
+    return rc;
+}
+
 /* A .pth names no end: the tokenizer's file name tells which of its two ids ends a text. */
 static int32_t end_by_file_name(const struct tokenizer *t)
 {

@@ -1,6 +1,6 @@
 /* Text to ids and back for the engine's callers, and what a request's prompt is:
  * the rule for an empty one, what cannot fit.  The tokenizer itself is text/'s,
- * and chat templates are not known here. */
+ * conversations are chat.c's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,11 +104,13 @@ int prompt_make(struct ids *out, const struct forge_engine *e, const struct forg
     if (p->ids) {
         for (size_t i = 0; i < p->n_ids && rc == 0; i++)
             rc = ids_push(out, p->ids[i], err);
+    } else if (p->messages) {
+        rc = engine_chat_ids(out, e, p, err);
     } else if (p->text) {
         size_t len = p->text_len == FORGE_TERMINATED ? strlen(p->text) : p->text_len;
         rc = tokenizer_encode(l->tokenizer, p->text, len, flags, out, err);
     } else if (!before) {
-        return err_set(err, ERR_ARG, "a request needs a prompt: text or ids");
+        return err_set(err, ERR_ARG, "a request needs a prompt: text, ids or messages");
     }
     if (rc == 0 && out->n == 0)
         rc = load_empty_prompt(l, out, err);

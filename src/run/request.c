@@ -17,6 +17,7 @@ void forge_request_params_init(struct forge_request_params *p, size_t struct_siz
         .struct_size = struct_size,
         .sampling = {.top_p = 1, .typical_p = 1, .repeat_penalty = 1},
         .text_len = FORGE_TERMINATED,
+        .messages_len = FORGE_TERMINATED,
         .max_tokens = 256,
         .n_samples = 1,
         .n_logprobs = -1,
@@ -46,6 +47,10 @@ static int check_params(const struct forge_request_params *p, int64_t n_vocab, s
         return err_set(err, ERR_ARG, "draft_accept %d is unknown", (int)p->draft_accept);
     if (!(p->deadline_s >= 0) || isinf(p->deadline_s))
         return err_set(err, ERR_ARG, "deadline_s is %g; it must be 0 (none) or more", p->deadline_s);
+    if (p->messages && (p->text || p->ids))
+        return err_set(err, ERR_ARG, "a request has messages and also text or ids");
+    if (p->chat_flags & ~(unsigned)(FORGE_CHAT_NO_GENERATION_PROMPT | FORGE_CHAT_NO_THINKING))
+        return err_set(err, ERR_ARG, "chat_flags has unknown bits (0x%x)", p->chat_flags);
     if (p->text_flags & ~(unsigned)(FORGE_TEXT_NO_BOS | FORGE_TEXT_PARSE_SPECIAL))
         return err_set(err, ERR_ARG, "text_flags has unknown bits (0x%x)", p->text_flags);
     return 0;

@@ -70,6 +70,7 @@ int added_put(struct added *a, int32_t id, unsigned flags, const char *content, 
     struct added_tree *t = flags & ADDED_NORMALIZED ? &a->normalized : &a->raw;
     if (!v || !tree_put(t, content, len, (int32_t)a->n))
         return err_set(err, ERR_NOMEM, "%s: no memory for %zu added tokens", name, a->n + 1);
+    a->normalized_special |= (flags & ADDED_SPECIAL) && (flags & ADDED_NORMALIZED);
     a->n++;
     return 0;
 }
@@ -85,6 +86,41 @@ static int32_t longest(const struct added_tree *t, const char *s, size_t len, si
             *n = i + 1;
         }
     return best;
+}
+
+/* The same where s has marks: special tokens are of unmarked bytes only. */
+static int32_t longest_unmarked(const struct added *a, const struct added_tree *t, const char *s, const char *marks, size_t len,
+                                size_t *n)
+{
+    uint64_t node = 0;
+    int32_t best = -1;
+    bool marked = false;
+    for (size_t i = 0; i < len && u64map_find(&t->edges, node << 8 | (uint8_t)s[i], &node); i++) {
+        marked = marked || marks[i];
+        int32_t index = t->token[node];
+        if (index >= 0 && !(marked && (a->v[index].flags & ADDED_SPECIAL))) {
+            best = index;
+            *n = i + 1;
+        }
+    }
+    return best;
+}
+
+/* Whether a special token of unmarked bytes begins inside s[1..n), behind a marked byte: who writes the marked ones
+ * must not make a token that swallows it. */
+static bool hides_special(const struct added *a, const struct added_tree *t, const char *s, const char *marks, size_t len, size_t n)
+{
+    size_t m;
+    bool marked = marks[0];
+    for (size_t i = 1; i < n; i++) {
+        if (marked && !marks[i]) {
+            int32_t index = longest_unmarked(a, t, s + i, marks + i, len - i, &m);
+            if (index >= 0 && (a->v[index].flags & ADDED_SPECIAL))
+                return true;
+        }
+        marked = marked || marks[i];
+    }
+    return false;
 }
 
 /* The character that ends before s[pos]; returns its length, 0 at the beginning. */
@@ -124,15 +160,15 @@ static size_t spaces_before(const char *s, size_t floor, size_t pos)
     return pos < floor ? floor : pos; /* also where the last token's own stripping went past pos */
 }
 
-int added_split(const struct added *a, bool normalized, bool plain, const char *s, size_t len, bool first,
+int added_split(const struct added *a, bool normalized, bool plain, const char *s, const char *marks, size_t len, bool first,
                 struct pieces *out, struct err *err)
 {
     const struct added_tree *t = normalized ? &a->normalized : &a->raw;
     size_t done = 0, n = 0; /* done: end of what is in out */
     int rc = 0;
     for (size_t i = 0; t->n_nodes > 0 && i < len && !rc; i += n) {
-        int32_t index = longest(t, s + i, len - i, &n);
-        if (index < 0) {
+        int32_t index = marks ? longest_unmarked(a, t, s + i, marks + i, len - i, &n) : longest(t, s + i, len - i, &n);
+        if (index < 0 || (marks && hides_special(a, t, s + i, marks + i, len - i, n))) {
             n = 1;
             continue;
         }

@@ -36,6 +36,7 @@ struct added {
     struct added_token *v;
     size_t n, cap;
     struct added_tree raw, normalized;
+    bool normalized_special; /* there are special tokens in the latter */
 };
 
 void added_init(struct added *a);
@@ -44,8 +45,9 @@ void added_fini(struct added *a);
 int added_put(struct added *a, int32_t id, unsigned flags, const char *content, size_t len, const char *name,
               struct err *err);
 /* Cuts s[0..len) into found tokens and text between, appended to out.  plain: special tokens are
- * passed over and stay text. */
-int added_split(const struct added *a, bool normalized, bool plain, const char *s, size_t len, bool first,
+ * passed over and stay text.  marks (may be NULL): [len], 1 = this byte is part of no special token; then one that
+ * begins before such a byte hides no other, and no token takes away the start of a special one. */
+int added_split(const struct added *a, bool normalized, bool plain, const char *s, const char *marks, size_t len, bool first,
                 struct pieces *out, struct err *err);
 
 #endif

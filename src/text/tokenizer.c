@@ -179,12 +179,51 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *err)
 
 struct encode_work {
     struct pieces a, b;
-    struct buf norm;
+    struct buf norm, marks;
     struct bpe_work bpe;
 };
 
+/* The marks of a normal form, by the marks of its text: the forms of stretches with one mark, behind each other, must
+ * be the form of the whole (but for what is put before a text), else all of it counts as marked. */
+static int normalize_marks(const struct tokenizer *t, const char *s, const char *marks, size_t len, const struct buf *whole,
+                           struct buf *out, struct err *err)
+{
+    struct buf part;
+    size_t at = 0;
+    bool same = true;
+    int rc = 0;
+    buf_init(&part);
+    for (size_t i = 0, end; i < len && same && !rc; i = end) {
+        for (end = i + 1; end < len && marks[end] == marks[i];)
+            end++;
+        buf_clear(&part);
+        rc = normalizer_run(&t->norm, s + i, end - i, &part, err);
+        const char *form = buf_str(&part);
+        size_t n = part.len;
+        for (size_t k = 0; k < t->norm.n && i > 0; k++) {
+            const struct norm_step *st = &t->norm.v[k];
+            if (st->kind == NORM_PREPEND && n >= st->len && memcmp(form, st->text, st->len) == 0) {
+                form += st->len;
+                n -= st->len;
+            }
+        }
+        same = n <= whole->len - at && memcmp(whole->data + at, form, n) == 0;
+        for (size_t k = 0; k < n && same; k++)
+            buf_putc(out, marks[i]);
+        at += n;
+    }
+    same = same && at == whole->len;
+    for (size_t k = 0; k < whole->len && !same; k++) {
+        if (k == 0)
+            buf_clear(out);
+        buf_putc(out, 1);
+    }
+    buf_fini(&part);
+    return rc || !out->failed ? rc : err_set(err, ERR_NOMEM, "tokenizer: no memory for the marks of %zu bytes", len);
+}
+
 /* Added tokens as they stand in the text, the normal form of the rest, added tokens in that. */
-static int find_added(const struct tokenizer *t, struct encode_work *w, bool plain, struct err *err)
+static int find_added(const struct tokenizer *t, struct encode_work *w, bool plain, const char *marks, struct err *err)
 {
     int rc = 0;
     pieces_clear(&w->b);
@@ -196,27 +235,33 @@ static int find_added(const struct tokenizer *t, struct encode_work *w, bool pla
             continue;
         }
         size_t len = p.len;
+        const char *m = marks && t->added.normalized_special ? marks + p.off : NULL; /* all pieces together are the text */
         if (t->norm.n > 0) {
             buf_clear(&w->norm);
             rc = normalizer_run(&t->norm, s, len, &w->norm, err);
+            if (!rc && m) {
+                buf_clear(&w->marks);
+                rc = normalize_marks(t, s, m, len, &w->norm, &w->marks, err);
+                m = buf_str(&w->marks);
+            }
             s = buf_str(&w->norm);
             len = w->norm.len;
         }
         if (!rc)
-            rc = added_split(&t->added, true, plain, s, len, p.first, &w->b, err);
+            rc = added_split(&t->added, true, plain, s, m, len, p.first, &w->b, err);
     }
     pieces_swap(&w->a, &w->b);
     return rc;
 }
 
 /* A stretch of valid UTF-8. */
-static int encode_valid(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len,
+static int encode_valid(const struct tokenizer *t, struct encode_work *w, const char *s, const char *marks, size_t len,
                         bool first, bool plain, struct ids *out, struct err *err)
 {
     pieces_clear(&w->a);
-    int rc = added_split(&t->added, false, plain, s, len, first, &w->a, err);
+    int rc = added_split(&t->added, false, plain, s, marks, len, first, &w->a, err);
     if (!rc)
-        rc = find_added(t, w, plain, err);
+        rc = find_added(t, w, plain, marks, err);
     if (!rc)
         rc = pretok_run(&t->pre, &w->a, &w->b, err);
     for (size_t i = 0; i < w->a.n && !rc; i++) {
@@ -227,7 +272,7 @@ static int encode_valid(const struct tokenizer *t, struct encode_work *w, const 
     return rc;
 }
 
-static int encode_text(const struct tokenizer *t, struct encode_work *w, const char *s, size_t len,
+static int encode_text(const struct tokenizer *t, struct encode_work *w, const char *s, const char *marks, size_t len,
                        bool plain, struct ids *out, struct err *err)
 {
     int rc = 0;
@@ -235,7 +280,7 @@ static int encode_text(const struct tokenizer *t, struct encode_work *w, const c
         size_t bad = 0;
         size_t n = utf8_valid(s + i, len - i, &bad) ? len - i : bad;
         if (n > 0)
-            rc = encode_valid(t, w, s + i, n, i == 0, plain, out, err);
+            rc = encode_valid(t, w, s + i, marks ? marks + i : NULL, n, i == 0, plain, out, err);
         i += n;
         for (size_t end = i < len ? i + utf8_bad_len(s + i, len - i) : i; i < end && !rc; i++) {
             int32_t id = t->raw_byte[(uint8_t)s[i]];
@@ -277,14 +322,21 @@ static void warn_lost(const struct tokenizer *t, const struct bpe_work *w, const
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, struct ids *out,
                      struct err *err)
 {
+    return tokenizer_encode_marked(t, text, NULL, len, flags, out, err);
+}
+
+int tokenizer_encode_marked(const struct tokenizer *t, const char *text, const char *marks, size_t len, unsigned flags,
+                            struct ids *out, struct err *err)
+{
     struct encode_work w = {.bpe = {0}};
     pieces_init(&w.a);
     pieces_init(&w.b);
     buf_init(&w.norm);
+    buf_init(&w.marks);
     size_t n_before = out->n;
     int rc = flags & TOK_ADD_SPECIAL ? push_all(out, &t->before, err) : 0;
     if (!rc)
-        rc = encode_text(t, &w, text, len, !(flags & TOK_PARSE_SPECIAL), out, err);
+        rc = encode_text(t, &w, text, marks, len, !(flags & TOK_PARSE_SPECIAL), out, err);
     if (!rc && flags & TOK_ADD_SPECIAL)
         rc = push_all(out, &t->after, err);
     if (rc)
@@ -294,6 +346,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, un
     pieces_fini(&w.a);
     pieces_fini(&w.b);
     buf_fini(&w.norm);
+    buf_fini(&w.marks);
     bpe_work_fini(&w.bpe);
     return rc;
 }

@@ -44,6 +44,11 @@ void tokenizer_close(struct tokenizer *t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags,
                      struct ids *out, struct err *err);
 
+/* The same for a text of which some bytes come from outside: marks [len], 1 = this byte is part of no control token,
+ * whatever the flags.  Where marked bytes spell none, the ids are those of the whole text. */
+int tokenizer_encode_marked(const struct tokenizer *t, const char *text, const char *marks, size_t len, unsigned flags,
+                            struct ids *out, struct err *err);
+
 /* Appends the text of ids as the tokenizer's decoder gives it, bytes that are no UTF-8 as U+FFFD.
  * Ids without a token decode to nothing. */
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
