@@ -56,7 +56,7 @@ int engine_chat_ids(struct ids *out, const struct forge_engine *e, const struct 
     marked_init(&text);
     int rc = render(e, p->messages, p->messages_len, p->chat_flags, &text, err);
     if (rc == 0)
-        rc = chat_encode(e->l.tokenizer, &text, !(p->text_flags & FORGE_TEXT_NO_BOS), out, err);
+        rc = chat_encode(e->l.tokenizer, &text, out->n == 0 && !(p->text_flags & FORGE_TEXT_NO_BOS), out, err);
     marked_fini(&text);
     return rc;
 }
