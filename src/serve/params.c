@@ -14,7 +14,7 @@
 #define BIAS_MAX 1024
 #define TOP_LOGPROBS_MAX 20
 #define TOKENS_MAX 2147483647.0
-#define EXACT_MAX 9007199254740992.0 /* 2^53 */
+#define EXACT_MAX 9007199254740991.0 /* 2^53 - 1: above it, a double no longer tells neighbours apart */
 
 #define A(field) offsetof(struct api, field)
 
