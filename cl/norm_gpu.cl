@@ -53,7 +53,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void norm_rope(
 
     for (int i = lane; i < n; i += WG)
         v[i] = a[i];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* others write where this one has read */
     if (norms >> is_k & 1) { /* the same for the whole group */
         if (lane < 16) {
             for (int i = lane; i < n; i += 16)
