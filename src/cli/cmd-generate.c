@@ -27,6 +27,8 @@ const struct opt generate_opts[] = {
     {"grammar", 0, OPT_STR, F(grammar_file), 0, "FILE", NULL, NULL, "the text follows the grammar in this file (GBNF)"},
     {"json-schema", 0, OPT_STR, F(schema_arg), 0, "SCHEMA", NULL, NULL,
      "the text is JSON by this schema: a file, or the schema itself; {} = any JSON"},
+    {"chat-template", 0, OPT_STR, F(chat_template), 0, "FILE|chatml", NULL, NULL,
+     "the template of messages in --jsonl (default: the model's own)"},
     {"ignore-eos", 0, OPT_FLAG, F(ignore_eos), 0, NULL, NULL, NULL, "go on past the model's end"},
     PROMPT_FLAG_OPTS(struct generate_args),
     {"echo", 0, OPT_FLAG, F(echo), 0, NULL, NULL, NULL, "print the prompt before the text"},
@@ -220,6 +222,7 @@ static int check_jobs(struct forge_engine *e, struct job *jobs, size_t n)
 static int run(void *args, const struct common *c)
 {
     struct generate_args *a = args;
+    struct common with_template = *c;
     struct forge_engine *e = NULL;
     struct job *jobs = NULL;
     struct rules rules;
@@ -252,8 +255,9 @@ static int run(void *args, const struct common *c)
     if (status)
         goto done;
     interrupt_catch();
-    status = common_engine_open_draft(&e, c, a->jsonl && n > 1 ? n < BATCH_SEQS ? (int64_t)n : BATCH_SEQS : 1, a->draft,
-                                      (int)a->draft_n);
+    with_template.chat_template = a->chat_template;
+    status = common_engine_open_draft(&e, &with_template, a->jsonl && n > 1 ? n < BATCH_SEQS ? (int64_t)n : BATCH_SEQS : 1,
+                                      a->draft, (int)a->draft_n);
     if (status == 0)
         status = check_jobs(e, jobs, n);
     if (status == 0)

@@ -13,7 +13,7 @@
 #include "serve/serve.h"
 
 struct serve_args {
-    const char *host, *api_key, *cors;
+    const char *host, *api_key, *cors, *chat_template;
     int64_t port, slots, max_queue;
     double timeout;
     bool has_slots, log_text;
@@ -34,6 +34,7 @@ static const struct opt opts[] = {
     {"timeout", 0, OPT_F64, F(timeout), 0, "S", "1..86400", "60",
      "seconds that a client may take to send a request, to take a piece of an answer, or to be idle; and at most what "
      "is waited for requests at the end"},
+    {"chat-template", 0, OPT_STR, F(chat_template), 0, "FILE|chatml", NULL, NULL, "the template (default: the model's own)"},
     {"log-text", 0, OPT_FLAG, F(log_text), 0, NULL, NULL, NULL, "prompts and answers appear in the log"},
     {0},
 };
@@ -120,6 +121,7 @@ static int run(void *args, const struct common *c)
         with_slots.max_seqs = a->slots;
         with_slots.has_max_seqs = true;
     }
+    with_slots.chat_template = a->chat_template;
     interrupt_catch();
     int status = common_engine_open(&e, &with_slots, SLOTS);
     if (status)

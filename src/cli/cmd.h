@@ -24,7 +24,7 @@ struct cmd {
     int (*run)(void *args, const struct common *c);
 };
 
-extern const struct cmd cmd_generate, cmd_logits, cmd_sample, cmd_perplexity, cmd_render, cmd_tokenize, cmd_inspect,
+extern const struct cmd cmd_generate, cmd_chat, cmd_logits, cmd_sample, cmd_perplexity, cmd_render, cmd_tokenize, cmd_inspect,
     cmd_devices, cmd_bench, cmd_sample_sweep, cmd_selftest, cmd_tune, cmd_serve;
 
 #endif

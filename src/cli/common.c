@@ -257,6 +257,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->profile = c->profile.given;
     p->gemm = gemm[c->gemm];
     p->clblast_params = c->clblast_params;
+    p->chat_template = c->chat_template;
     p->on_load = on_load;
     p->user = load;
 }

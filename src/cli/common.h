@@ -38,6 +38,7 @@ struct common {
     int verbose;
     bool quiet;
     const char *debug;
+    const char *chat_template; /* no shared flag: set by the commands that have one */
 };
 
 enum math_choice { MATH_CHOICE_AUTO, MATH_CHOICE_EXACT, MATH_CHOICE_FAST };

@@ -22,7 +22,7 @@ struct generate_args {
     struct sampling_args sampling;
     struct str_list stops;
     const char *grammar_file, *schema_arg; /* --grammar, --json-schema */
-    const char *draft, *session_save, *session_load;
+    const char *chat_template, *draft, *session_save, *session_load;
     int64_t draft_n;
     int draft_accept;
     bool has_draft_n, model_defaults, ignore_eos, echo, json, jsonl;
@@ -67,7 +67,7 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
 void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double seconds);
 /* Figures at the end, on stderr. */
 void generate_stats(const struct forge_engine *e, const struct job *j);
-/* The prompt as text: as given, or decoded from its ids; an exit status. */
+/* The prompt as text: as given, decoded from its ids, or made of its messages; an exit status. */
 int generate_prompt_text(struct buf *b, const struct forge_engine *e, const struct job *j);
 
 #endif

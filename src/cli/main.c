@@ -12,7 +12,7 @@
 #include "cli/tools.h"
 
 static const struct cmd *const commands[] = {
-    &cmd_generate, &cmd_logits,  &cmd_sample, &cmd_perplexity, &cmd_render, &cmd_tokenize,
+    &cmd_generate, &cmd_chat,    &cmd_logits,  &cmd_sample, &cmd_perplexity, &cmd_render, &cmd_tokenize,
     &cmd_inspect,  &cmd_devices, &cmd_bench,  &cmd_sample_sweep, &cmd_selftest,
     &cmd_tune,     &cmd_serve,
 };

@@ -275,6 +275,12 @@ bool interrupted(void)
     return got_interrupt != 0;
 }
 
+void interrupt_again(void)
+{
+    got_interrupt = 0;
+    interrupt_catch();
+}
+
 static volatile sig_atomic_t n_terminations;
 
 static void on_terminate(int sig)

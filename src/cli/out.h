@@ -56,6 +56,7 @@ int msg_usage(const char *cmd, const char *fmt, ...) ATTR_PRINTF(2, 3);
 /* ^C: the first sets a flag (and leaves the second one deadly), so that what runs can end cleanly. */
 void interrupt_catch(void);
 bool interrupted(void);
+void interrupt_again(void); /* what the last one stopped has ended: the next is a first one */
 /* For what runs until it is told to end: ^C and SIGTERM are counted, and none is deadly. */
 void terminate_catch(void);
 int terminations(void);
