@@ -40,6 +40,8 @@ bool chat_render(struct server *s, const struct chat_text *c, struct api *a, str
     }
     int rc = forge_chat_render(s->e, json.data, json.len, 0, &p->text, &p->len, &p->ids, &p->n_ids, &err);
     buf_fini(&json);
+    if (rc == FORGE_ERR_UNSUPPORTED || rc == FORGE_ERR_FORMAT) /* its words may name the file */
+        return api_fail(e, 400, "messages", "The model's chat template does not work here; --chat-template names another.");
     if (rc < 0)
         return api_fail_engine(e, "messages", &err);
     a->thinking = opens_thought(p->text, p->len);

@@ -204,7 +204,11 @@ static bool start(struct exchange *x, bool chat, struct api_error *e)
 void gen_start(struct exchange *x, bool chat)
 {
     struct api_error e = {0};
-    if (start(x, chat, &e))
+    bool ok = start(x, chat, &e);
+    mutex_lock(x->lock);
+    x->watched = ok;
+    mutex_unlock(x->lock);
+    if (ok)
         return;
     gen_free(x);
     reply_error(x, &e);

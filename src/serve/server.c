@@ -109,7 +109,7 @@ bool server_is_local(const struct server *s)
 /* Under x->lock. */
 static void look_after(struct exchange *x, double now)
 {
-    if (!x->gen || x->done)
+    if (!x->watched || x->done)
         return;
     if (!x->gone && http_left(x)) {
         x->gone = true;
@@ -163,7 +163,7 @@ static void end_requests(struct server *s)
         mutex_lock(s->lock);
         for (struct exchange *x = s->first; x; x = x->next) {
             mutex_lock(x->lock);
-            if (x->gen && !x->done)
+            if (x->watched && !x->done)
                 gen_cancel(x);
             mutex_unlock(x->lock);
         }

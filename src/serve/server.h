@@ -117,6 +117,7 @@ struct exchange {
     struct gen *gen;           /* NULL = nothing is generated */
     /* under lock, while something is generated */
     struct mutex *lock;
+    bool watched;              /* all is submitted: others than its handler may look at gen */
     bool suspended, done, gone; /* done: all is in `out`, or can be read; gone: the client left */
     struct buf out;            /* of a stream: not sent yet from out_pos on */
     size_t out_pos;
