@@ -95,12 +95,6 @@ void draft_close(struct draft *d)
 
 /* ---- the step that gives one id to each ---- */
 
-static int32_t id_at(const struct sample *s, int64_t pos)
-{
-    int64_t n = (int64_t)s->r->prompt.n;
-    return pos < n ? s->r->prompt.v[pos] : s->ids.v[pos - n];
-}
-
 /* The target's vocabulary may have rows more or less than the draft's, which stand for nothing. */
 static const float *row_of(struct draft *d, size_t i)
 {
@@ -160,7 +154,7 @@ static bool add(struct draft *d, struct sample *s, int64_t end, int j)
             return true;
         }
         for (int64_t i = 0; i < n; i++) {
-            int32_t id = id_at(s, s->draft_len + i);
+            int32_t id = sample_id(s, s->draft_len + i);
             batch_add(&d->batch, s->draft_slot, s->draft_len + i, &id, 1);
         }
         s->draft_len += n;

@@ -141,6 +141,19 @@ struct forge_request {
     uint64_t n_later;                /* ... and how often that was */
 };
 
+/* Of the prompt and the new ids behind it: how many (the newest is not stored until the step after), and the one at a
+ * position. */
+static inline int64_t sample_known(const struct sample *s)
+{
+    return (int64_t)(s->r->prompt.n + s->ids.n);
+}
+
+static inline int32_t sample_id(const struct sample *s, int64_t pos)
+{
+    int64_t n = (int64_t)s->r->prompt.n;
+    return pos < n ? s->r->prompt.v[pos] : s->ids.v[pos - n];
+}
+
 /* ---- process.c ---- */
 /* Tells a failure: rc is its code (below 0), e its words; where e has none, some are found.  `out` may be NULL.
  * Returns rc. */

@@ -18,15 +18,9 @@ static bool before(const struct sample *a, const struct sample *b)
     return x->p.priority != y->p.priority ? x->p.priority > y->p.priority : x->number < y->number;
 }
 
-/* New ids are known and not stored until the step after. */
-static int64_t known(const struct sample *s)
-{
-    return (int64_t)(s->r->prompt.n + s->ids.n);
-}
-
 int64_t sched_due(const struct sample *s)
 {
-    int64_t n = known(s), prompt = (int64_t)s->r->prompt.n;
+    int64_t n = sample_known(s), prompt = (int64_t)s->r->prompt.n;
     if (s->r->e->l.free_rows)
         return n - s->len;
     return s->len < prompt ? prompt - s->len : 1; /* computed again in steps of as many rows as the first time */
@@ -98,7 +92,7 @@ int64_t sched_take_stored(struct sample *s)
     const struct sample *from = find_fork(s);
     if (s->r->session && !from)
         return session_restore(s->r->session, e->l.kv, s->slot);
-    int64_t n = keeps(e) && !s->r->session ? kv_find(e->l.kv, s->slot, &ids, known(s) - 1) : 0; /* the last one's logits are wanted */
+    int64_t n = keeps(e) && !s->r->session ? kv_find(e->l.kv, s->slot, &ids, sample_known(s) - 1) : 0; /* the last one's logits are wanted */
     if (!from || n >= (int64_t)s->r->prompt.n)
         return n;
     kv_set_len(e->l.kv, s->slot, 0);
@@ -142,7 +136,7 @@ bool sched_waits(const struct forge_engine *e)
 /* Positions that a sample is to have room for: some new ids too, or it would give up its pages at once. */
 static int64_t wanted(const struct sample *s)
 {
-    int64_t n = known(s) + 16;
+    int64_t n = sample_known(s) + 16;
     return n < s->r->e->l.n_ctx ? n : s->r->e->l.n_ctx;
 }
 

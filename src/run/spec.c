@@ -17,11 +17,6 @@ enum { DRAW_DRAFT = 1 << 20, DRAW_ACCEPT = 2 << 20, DRAW_REST = 3 << 20 };
 
 /* ---- how many ---- */
 
-static int64_t known(const struct sample *s)
-{
-    return (int64_t)(s->r->prompt.n + s->ids.n);
-}
-
 /* While at least this is the chance that all so far are accepted, one more is drafted. */
 #define WORTH 0.3
 
@@ -38,9 +33,9 @@ static int adapt(struct sample *s, int most)
 static int wanted(struct sample *s, int left)
 {
     const struct forge_request *r = s->r;
-    int64_t room = r->e->l.n_ctx - known(s), end = r->p.max_tokens - (int64_t)s->ids.n - 1;
+    int64_t room = r->e->l.n_ctx - sample_known(s), end = r->p.max_tokens - (int64_t)s->ids.n - 1;
     int most = r->e->draft_max;
-    if (r->p.draft_n == 0 || s->len + s->n_rows != known(s) || output_limit(s) != FORGE_FINISH_NONE)
+    if (r->p.draft_n == 0 || s->len + s->n_rows != sample_known(s) || output_limit(s) != FORGE_FINISH_NONE)
         return 0;
     most = room < most ? (int)room : most;
     most = left < most ? left : most;
@@ -53,19 +48,13 @@ static int wanted(struct sample *s, int left)
 
 /* ---- looking up ---- */
 
-static int32_t id_at(const struct sample *s, int64_t pos)
-{
-    int64_t n = (int64_t)s->r->prompt.n;
-    return pos < n ? s->r->prompt.v[pos] : s->ids.v[pos - n];
-}
-
 enum { LOOK_MOST = 3 };
 
 /* How many of the last ids, LOOK_MOST at most, also stand before position `end`. */
 static int alike(const struct sample *s, int64_t end, int64_t n)
 {
     int k = 0;
-    while (k < LOOK_MOST && end - 1 - k >= 0 && id_at(s, end - 1 - k) == id_at(s, n - 1 - k))
+    while (k < LOOK_MOST && end - 1 - k >= 0 && sample_id(s, end - 1 - k) == sample_id(s, n - 1 - k))
         k++;
     return k;
 }
@@ -73,7 +62,7 @@ static int alike(const struct sample *s, int64_t end, int64_t n)
 /* What followed the last time that the text ended as it does now: the longest end counts. */
 static void look_up(struct sample *s)
 {
-    int64_t n = known(s), from = -1;
+    int64_t n = sample_known(s), from = -1;
     int best = 0;
     for (int64_t end = n - 1; end > 0 && best < LOOK_MOST; end--) {
         int k = alike(s, end, n);
@@ -85,7 +74,7 @@ static void look_up(struct sample *s)
     if (from < 0 || n - from < s->n_draft)
         s->n_draft = from < 0 ? 0 : (int)(n - from);
     for (int j = 0; j < s->n_draft; j++)
-        s->ids.v[s->ids.n + (size_t)j] = id_at(s, from + j);
+        s->ids.v[s->ids.n + (size_t)j] = sample_id(s, from + j);
 }
 
 /* ---- drafts of a step ---- */
