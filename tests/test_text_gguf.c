@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "file/gguf.h"
 #include "file/parts.h"
@@ -265,7 +266,6 @@ static const struct {
     {{GPT2, G "tokens=s:a"}, ERR_FORMAT, "tokens"},
     {{GPT2, TOKENS, TYPES}, ERR_FORMAT, "merges"},
     {{GPT2, TOKENS, G "merges=S:ab"}, ERR_FORMAT, "entry 0"},
-    {{GPT2, TOKENS, G "merges=S:a c"}, ERR_FORMAT, "\"c\""},
     {{GPT2, TOKENS, MERGES, G "pre=s:nonesuch"}, ERR_UNSUPPORTED, "qwen2"},
     {{GPT2, TOKENS, MERGES, G "pre=u:1"}, ERR_FORMAT, "pre"},
     {{GPT2, TOKENS, MERGES, G "token_type=I:1|1"}, ERR_FORMAT, "4 tokens, but 2 types"},
@@ -323,6 +323,29 @@ START_TEST(pre_names)
 }
 END_TEST
 
+static char warned[256];
+
+static void keep_warning(void *user, enum log_level level, const char *line)
+{
+    (void)user;
+    if (level == LOG_WARN)
+        snprintf(warned, sizeof warned, "%s", line);
+}
+
+/* A merge of what is no token is left out and told; the others stay. */
+START_TEST(merges_of_no_tokens)
+{
+    const char *specs[] = {GPT2, TOKENS, TYPES, G "merges=S:a c|a b|b b", NULL};
+    struct tokenizer *t;
+    struct err err = {0};
+    log_set(keep_warning, NULL, LOG_WARN, 0);
+    ck_assert_msg(open_specs(&t, specs, &err) == 0, "%s", err.msg);
+    ck_assert_msg(strstr(warned, "made.gguf: merge 0: \"c\"") && strstr(warned, "2 of 3 merges"), "%s", warned);
+    expect_list(t, "abbb", 0, "[2,1,1]");
+    tokenizer_close(t);
+}
+END_TEST
+
 /* Scores decide: "bc" before "ab"; bytes and control tokens are never merged into. */
 START_TEST(scores_decide)
 {
@@ -359,6 +382,7 @@ int main(void)
     tcase_add_loop_test(c, real_files, 0, sizeof real / sizeof *real);
     tcase_add_loop_test(c, refusals, 0, sizeof refused / sizeof *refused);
     tcase_add_loop_test(c, pre_names, 0, 12);
+    tcase_add_test(c, merges_of_no_tokens);
     tcase_add_test(c, scores_decide);
     suite_add_tcase(s, c);
     return test_main(s);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/utf8.h"
 #include "file/gguf.h"
 #include "text/parts.h"
@@ -105,6 +106,8 @@ static int read_tokens(struct gguf_vocab *v, struct err *err)
 
 /* --- kind gpt2 ------------------------------------------------------------ */
 
+/* Merges of what is no token are left out and told, as files that were made without a check are used
+ * all the same elsewhere; a text's ids can differ from theirs only where such a piece would be joined further. */
 static int read_merges(struct gguf_vocab *v, struct err *err)
 {
     if (!v->merges)
@@ -113,18 +116,27 @@ static int read_merges(struct gguf_vocab *v, struct err *err)
         return err_set(err, ERR_NOMEM, "%s: no memory for %llu merges", v->t->source,
                        (unsigned long long)v->merges->n);
     size_t cursor = 0;
-    int rc = 0;
-    for (uint32_t rank = 0; rank < v->merges->n && !rc; rank++) {
+    uint32_t n_lost = 0;
+    struct err lost;
+    for (uint32_t rank = 0; rank < v->merges->n; rank++) {
         struct gguf_str s = gguf_next_str(v->merges, &cursor);
         /* the first part is never empty, and may itself be a space where that is spelt so */
         const char *space = s.len > 1 ? memchr(s.s + 1, ' ', s.len - 1) : NULL;
         if (!space)
             return err_set(err, ERR_FORMAT, "%s: " KEY("merges") ": entry %u is not two parts", v->t->source,
                            rank);
-        rc = bpe_add_merge(&v->t->bpe, rank, s.s, (size_t)(space - s.s), space + 1,
-                           (size_t)(s.s + s.len - space - 1), v->t->source, err);
+        struct err why = {0};
+        int rc = bpe_add_merge(&v->t->bpe, rank, s.s, (size_t)(space - s.s), space + 1,
+                               (size_t)(s.s + s.len - space - 1), v->t->source, &why);
+        if (rc == ERR_FORMAT && n_lost++ == 0)
+            lost = why;
+        else if (rc < 0 && rc != ERR_FORMAT)
+            return err_set(err, rc, "%s", why.msg);
     }
-    return rc;
+    if (n_lost > 0)
+        log_msg(LOG_WARN, "%s (%u of %llu merges are left out for that)", lost.msg, n_lost,
+                (unsigned long long)v->merges->n);
+    return 0;
 }
 
 static int load_gpt2(struct gguf_vocab *v, bool *adds_bos, struct err *err)
