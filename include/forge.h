@@ -40,7 +40,7 @@
  * variable.
  *
  * THREADS.  Any thread may call, at any time while the engine or the request
- * lives: forge_tokenize, forge_detokenize, forge_token_bytes,
+ * lives: forge_tokenize, forge_detokenize, forge_token_bytes, forge_chat_render,
  * forge_engine_info, and forge_request_cancel (also from a signal handler).  All other calls on an
  * engine and its requests are made by one thread at a time, and none while a
  * forge_step runs in another; a caller with several threads holds a lock of his
@@ -285,6 +285,42 @@ enum forge_chat_flags {
  * text is terminated.  Any thread may call this. */
 int forge_chat_render(const struct forge_engine *e, const char *json, size_t json_len, unsigned flags, char **text, size_t *text_len,
                       int32_t **ids, size_t *n_ids, struct forge_error *err);
+
+/* What an answer to a conversation consists of.  The text of a request's pieces goes into a parser as it comes, or all of
+ * it at once: where it is cut makes no difference.
+ *
+ * A thought stands first, between <think> and </think> (or the marks of other families), or begins in the prompt already.
+ * Calls of tools, where they are looked for, are <tool_call>{"name":...,"arguments":{...}}</tool_call> anywhere behind
+ * the thought, or an answer that is nothing but {"name":...,"parameters":{...}}, a list of such, or several.  What looks
+ * like a call and is none (its JSON is malformed, it has no name) is content, byte for byte.  Blanks between parts are
+ * nobody's. */
+enum forge_answer_flags {
+    FORGE_ANSWER_TOOLS = 1,     /* calls are looked for; else they are content */
+    FORGE_ANSWER_ONLY_CALLS = 2 /* a form of the request lets nothing else through */
+};
+
+struct forge_tool_call {
+    const char *name; size_t name_len;           /* both terminated */
+    const char *arguments; size_t arguments_len; /* JSON as the model wrote it: an object, unless it wrote a string */
+};
+
+/* What became final, each in the order of the text.  Whole characters; not terminated. */
+struct forge_answer_parts {
+    const char *thought; size_t thought_len;
+    const char *content; size_t content_len;
+    const struct forge_tool_call *calls; size_t n_calls;
+};
+
+struct forge_chat_parser;
+/* prompt: the text that the answer continues, as forge_chat_render gives it; NULL = not known.  Any thread may call
+ * this; a parser is used by one at a time, and belongs to no engine. */
+int forge_chat_parser_new(struct forge_chat_parser **out, const char *prompt, size_t prompt_len, unsigned flags,
+                          struct forge_error *err);
+/* last: nothing comes after this text, and what was held back is told; later calls are refused.  *parts belongs to the
+ * parser, until the next call. */
+int forge_chat_parse(struct forge_chat_parser *p, const char *text, size_t text_len, int last,
+                     const struct forge_answer_parts **parts, struct forge_error *err);
+void forge_chat_parser_free(struct forge_chat_parser *p); /* NULL is safe */
 
 /* ---- requests ---- */
 struct forge_logit_bias { int32_t id; float bias; };

@@ -311,51 +311,6 @@ int json_get_str(const cJSON *obj, const char *key, const char **out, const char
     return 0;
 }
 
-/* ---- values as they are spelled ---- */
-
-static size_t past_string(const char *s, size_t len, size_t i)
-{
-    for (i++; i < len && s[i] != '"'; i++)
-        i += s[i] == '\\';
-    return i + 1;
-}
-
-static size_t past_value(const char *s, size_t len, size_t i)
-{
-    size_t depth = 0;
-    while (i < len) {
-        if (s[i] == '"') {
-            i = past_string(s, len, i);
-        } else if (depth == 0 && strchr(",} \t\r\n", s[i])) {
-            break;
-        } else {
-            depth += s[i] == '{' || s[i] == '[';
-            depth -= s[i] == '}' || s[i] == ']';
-            i++;
-        }
-    }
-    return i < len ? i : len;
-}
-
-static size_t past_all_of(const char *s, size_t len, size_t i, const char *set)
-{
-    while (i < len && s[i] && strchr(set, s[i]))
-        i++;
-    return i;
-}
-
-bool json_next_value(const char *text, size_t len, size_t *at, const char **value, size_t *value_len)
-{
-    size_t i = past_all_of(text, len, *at, "\xEF\xBB\xBF{, \t\r\n");
-    if (i >= len || text[i] != '"')
-        return false;
-    i = past_all_of(text, len, past_string(text, len, i), ": \t\r\n");
-    *at = past_value(text, len, i);
-    *value = text + i;
-    *value_len = *at - i;
-    return *value_len > 0;
-}
-
 bool json_str(const cJSON *item, struct buf *out)
 {
     if (!cJSON_IsString(item))

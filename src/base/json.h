@@ -34,11 +34,6 @@ int json_get_bool(const cJSON *obj, const char *key, bool *out, const char *name
 /* Borrowed C string; a string holding a NUL is an error here. */
 int json_get_str(const cJSON *obj, const char *key, const char **out, const char *name, struct err *err);
 
-/* The members of an object, one after the other, as they are spelled in the text that json_parse accepted: cJSON
- * keeps a number as a double, which tells whole numbers apart up to 2^53 only.  *at is 0 before the first; false =
- * there are no more. */
-bool json_next_value(const char *text, size_t len, size_t *at, const char **value, size_t *value_len);
-
 /* Value of a string item with NULs restored, appended to out; false if not a string. */
 bool json_str(const cJSON *item, struct buf *out);
 

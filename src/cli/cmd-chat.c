@@ -112,55 +112,35 @@ static int on_prefill(void *user, size_t done, size_t total)
     return interrupted() || out_closed();
 }
 
-/* Where the last `word` of a text ends, 0 = it has none. */
-static size_t end_of_last(const char *text, size_t len, const char *word)
+/* Takes an answer to the conversation as it stands apart. */
+static int parser_new(struct talk *t, const char *json, unsigned flags, struct forge_chat_parser **out, struct forge_error *err)
 {
-    size_t n = strlen(word);
-    for (size_t end = len; end >= n; end--)
-        if (memcmp(text + end - n, word, n) == 0)
-            return end;
-    return 0;
-}
-
-/* How much of an answer's start is thought, which is not sent back: up to its end mark; all of a thought that was
- * begun, by the template or by the model, and not ended. */
-static size_t thought_len(const char *text, size_t len, bool begun)
-{
-    static const char space[] = " \t\r\n";
-    size_t at = end_of_last(text, len, "</think>"), lead = strspn(text, space);
-    if (at == 0)
-        return begun || strncmp(text + lead, "<think>", 7) == 0 ? len : 0;
-    return at + strspn(text + at, space);
-}
-
-/* The prompt as the template makes it ends inside a thought. */
-static int ends_in_thought(struct talk *t, const char *json, unsigned flags, bool *begun, struct forge_error *err)
-{
-    char *text;
+    char *prompt;
     size_t len;
-    int rc = forge_chat_render(t->engine, json, strlen(json), flags, &text, &len, NULL, NULL, err);
+    int rc = forge_chat_render(t->engine, json, strlen(json), flags, &prompt, &len, NULL, NULL, err);
     if (rc < 0)
         return rc;
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-        len--;
-    *begun = len >= 7 && memcmp(text + len - 7, "<think>", 7) == 0;
-    forge_free(text);
-    return 0;
+    rc = forge_chat_parser_new(out, prompt, len, 0, err);
+    forge_free(prompt);
+    return rc;
 }
 
-static int keep_answer(struct talk *t, const struct forge_request *r, bool begun)
+/* What was thought is not sent back. */
+static int keep_answer(struct talk *t, const struct forge_request *r, struct forge_chat_parser *parser)
 {
     size_t len;
     const char *text = forge_request_text(r, 0, &len);
     const struct forge_metrics *m = forge_request_metrics(r);
-    size_t skip = thought_len(text, len, begun);
+    const struct forge_answer_parts *parts;
     if (forge_request_finish(r, 0) == FORGE_FINISH_CONTEXT)
         msg_warn("the context is full; /reset begins anew, --ctx makes it larger");
     msg_verbose("%llu prompt tokens, %llu of them known, %llu generated (%s), %.1f tok/s, seed %llu",
                 (unsigned long long)m->input_tokens, (unsigned long long)m->cached_tokens,
                 (unsigned long long)m->output_tokens, forge_finish_name(forge_request_finish(r, 0)), m->decode_tok_s,
                 (unsigned long long)forge_request_seed(r));
-    return add_message(t, "assistant", text + skip, len - skip) ? 0 : out_of_memory();
+    if (forge_chat_parse(parser, text, len, 1, &parts, NULL) < 0 || !add_message(t, "assistant", parts->content, parts->content_len))
+        return out_of_memory();
+    return 0;
 }
 
 /* One answer to the conversation as it stands; an exit status. */
@@ -169,7 +149,7 @@ static int answer(struct talk *t, struct forge_logit_bias *bias)
     struct forge_request_params p;
     struct forge_request *r = NULL;
     struct forge_error err = {0};
-    bool begun = false;
+    struct forge_chat_parser *parser = NULL;
     int status = 0;
     char *json = cJSON_PrintUnformatted(t->messages);
     if (!json)
@@ -181,7 +161,7 @@ static int answer(struct talk *t, struct forge_logit_bias *bias)
     p.on_piece = on_piece;
     p.on_prefill = on_prefill;
     sampling_to_forge(&t->args->sampling, bias, &p.sampling);
-    int rc = ends_in_thought(t, json, p.chat_flags, &begun, &err);
+    int rc = parser_new(t, json, p.chat_flags, &parser, &err);
     if (rc == 0)
         rc = forge_submit(t->engine, &p, &r, &err);
     while (rc >= 0 && (rc = forge_step(t->engine, &err)) > 0)
@@ -197,8 +177,9 @@ static int answer(struct talk *t, struct forge_logit_bias *bias)
         msg_error("%s", err.message);
         status = EXIT_FAILED;
     } else
-        status = keep_answer(t, r, begun);
+        status = keep_answer(t, r, parser);
     forge_request_free(r);
+    forge_chat_parser_free(parser);
     cJSON_free(json);
     return status;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_raw.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "cli/generate.h"
@@ -288,16 +288,16 @@ static int read_job(struct job *j, const struct generate_args *base, const char 
 {
     struct err err = {0};
     char why[256];
-    const char *raw = "";
-    size_t at = 0, raw_len = 0;
+    struct raw raw = {"", 0};
+    size_t at = 0;
     j->args = *base;
     if (json_parse(&j->line, text, len, j->where, &err))
         return err.code == ERR_NOMEM ? msg_fail(err.code, err.msg) : msg_usage("generate", "%s", err.msg);
     if (!cJSON_IsObject(j->line))
         return msg_usage("generate", "%s: this is no JSON object", j->where);
     for (const cJSON *v = j->line->child; v; v = v->next) {
-        json_next_value(text, len, &at, &raw, &raw_len); /* in step: cJSON keeps the order and what comes twice */
-        if (!cJSON_IsNull(v) && !put_member(j, v, raw, raw_len, why, sizeof why))
+        raw_next_member((struct raw){text, len}, &at, &raw); /* in step: cJSON keeps the order and what comes twice */
+        if (!cJSON_IsNull(v) && !put_member(j, v, raw.s, raw.len, why, sizeof why))
             return msg_usage("generate", "%s: %s: %s", j->where, v->string, why);
     }
     if ((j->prompt.text != NULL) + (j->prompt.ids != NULL) + (j->messages != NULL) != 1)

@@ -4,6 +4,7 @@
  *   engine.c    opening, what the engine is
  *   process.c   log, devices, version: what needs no engine
  *   chat.c      conversations: the template, prompts that it makes
+ *   answer.c    what an answer consists of
  *   prompt.c    text to ids and back, the prompt of a request
  *   request.c   submit, accessors, cancel, free
  *   sched.c     who runs: admission, pages, preemption, the rows of a step

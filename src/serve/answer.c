@@ -3,35 +3,60 @@
  * more. */
 #include <string.h>
 
+#include "base/rng.h"
 #include "serve/server.h"
+
+struct forge_chat_parser *answer_parser(const struct api *a)
+{
+    struct forge_chat_parser *p;
+    unsigned flags = (a->tools ? (unsigned)FORGE_ANSWER_TOOLS : 0u) | (a->only_call ? (unsigned)FORGE_ANSWER_ONLY_CALLS : 0u);
+    forge_chat_parser_new(&p, a->prompts[0].text, a->prompts[0].len, flags, NULL);
+    return p;
+}
+
+void calls_json(struct buf *out, const struct forge_answer_parts *p, size_t first)
+{
+    buf_puts(out, "\"tool_calls\":[");
+    for (size_t i = 0; i < p->n_calls; i++) {
+        const struct forge_tool_call *c = &p->calls[i];
+        buf_printf(out, "{\"index\":%zu,\"id\":\"call_%016llx\",\"type\":\"function\",\"function\":{\"name\":", first + i,
+                   (unsigned long long)rng_fresh_seed());
+        buf_put_json(out, c->name, c->name_len);
+        buf_puts(out, ",\"arguments\":");
+        buf_put_json(out, c->arguments, c->arguments_len);
+        buf_puts(out, i + 1 < p->n_calls ? "}}," : "}}");
+    }
+    buf_putc(out, ']');
+}
 
 /* How many tools it calls. */
 static size_t put_message(struct buf *out, const struct api *a, const char *text, size_t len)
 {
-    struct split s;
-    struct parted p;
-    split_init(&s, a->tools, a->thinking, a->only_call);
-    parted_init(&p);
-    split_push(&s, text, len, true, &p);
+    struct forge_chat_parser *parser = answer_parser(a);
+    const struct forge_answer_parts *p;
+    size_t n_calls = 0;
+    if (!parser || forge_chat_parse(parser, text, len, 1, &p, NULL) < 0) {
+        out->failed = true;
+        goto done;
+    }
+    n_calls = p->n_calls;
     buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-    if (p.n_calls > 0 && p.content.len == 0)
+    if (n_calls > 0 && p->content_len == 0)
         buf_puts(out, "null");
     else
-        buf_put_json(out, buf_str(&p.content), p.content.len);
-    if (p.thought.len > 0) {
+        buf_put_json(out, p->content, p->content_len);
+    if (p->thought_len > 0) {
         buf_puts(out, ",\"reasoning_content\":");
-        buf_put_json(out, buf_str(&p.thought), p.thought.len);
+        buf_put_json(out, p->thought, p->thought_len);
     }
-    if (p.n_calls > 0) {
-        buf_puts(out, ",\"tool_calls\":[");
-        buf_put(out, buf_str(&p.calls), p.calls.len);
-        put_end(out, "]");
+    if (n_calls > 0) {
+        buf_putc(out, ',');
+        calls_json(out, p, 0);
     }
     buf_puts(out, ",\"refusal\":null},");
-    out->failed |= p.thought.failed || p.content.failed || p.calls.failed;
-    split_fini(&s);
-    parted_fini(&p);
-    return p.n_calls;
+done:
+    forge_chat_parser_free(parser);
+    return n_calls;
 }
 
 static void put_choice(struct buf *out, const struct exchange *x, const struct turn *t, size_t at)

@@ -6,15 +6,6 @@
 
 #include "serve/server.h"
 
-/* Does the prompt end inside a thought, which the template opened? */
-static bool opens_thought(const char *text, size_t len)
-{
-    static const char mark[] = "<think>";
-    while (len > 0 && strchr(" \n", text[len - 1]))
-        len--;
-    return len >= sizeof mark - 1 && memcmp(text + len - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
-}
-
 static void put(struct buf *b, const char *name, const struct buf *json)
 {
     if (json->len == 0)
@@ -44,6 +35,5 @@ bool chat_render(struct server *s, const struct chat_text *c, struct api *a, str
         return api_fail(e, 400, "messages", "The model's chat template does not work here; --chat-template names another.");
     if (rc < 0)
         return api_fail_engine(e, "messages", &err);
-    a->thinking = opens_thought(p->text, p->len);
     return true;
 }

@@ -106,7 +106,7 @@ void gen_free(struct exchange *x)
             counts_ended(x->s, NULL);
         }
         for (size_t k = 0; t->choices && k < (size_t)g->api.n; k++)
-            split_fini(&t->choices[k].split);
+            forge_chat_parser_free(t->choices[k].parser);
         free(t->choices);
     }
     free(g->turns);
@@ -128,7 +128,8 @@ static bool make_turns(struct exchange *x)
             return false;
         for (size_t k = 0; k < (size_t)g->api.n; k++) {
             t->choices[k].index = i * (size_t)g->api.n + k;
-            split_init(&t->choices[k].split, g->api.tools, g->api.thinking, g->api.only_call);
+            if (g->api.chat && g->api.stream && !(t->choices[k].parser = answer_parser(&g->api)))
+                return false;
         }
     }
     g->n_left = g->api.n_prompts;

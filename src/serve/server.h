@@ -32,7 +32,6 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "serve/serve.h"
-#include "serve/split.h"
 
 #define BODY_MAX ((size_t)16 << 20) /* bytes of a request's body */
 #define URL_MAX 320
@@ -198,7 +197,6 @@ struct api {
     size_t n_prompts;
     /* of a chat */
     bool tools, only_call;    /* calls may come; nothing else may */
-    bool thinking;            /* the prompt ends inside a thought */
     char *json_schema;        /* NULL = any text */
     const char *schema_field; /* which field it came from */
 };
@@ -217,7 +215,8 @@ void api_request(const struct api *a, size_t prompt, struct forge_request_params
 /* One of n continuations of a prompt: a choice of the response. */
 struct choice {
     size_t index;
-    struct split split; /* of a streaming chat */
+    struct forge_chat_parser *parser; /* of a streaming chat, else NULL */
+    size_t n_calls;    /* in events so far */
     size_t n_told;     /* ids in events so far */
     size_t n_text;     /* bytes of text in events so far, for offsets */
     bool begun, ended;
@@ -261,6 +260,10 @@ void sse_end(struct exchange *x);
 void sse_alive(struct exchange *x);
 
 /* ---- answer.c ---- */
+/* A parser for one answer of a chat; NULL = no memory. */
+struct forge_chat_parser *answer_parser(const struct api *a);
+/* A list of calls; first: how many came before them. */
+void calls_json(struct buf *out, const struct forge_answer_parts *p, size_t first);
 void answer(struct exchange *x); /* the reply, when all have ended */
 
 /* ---- logprobs.c ---- */

@@ -69,39 +69,40 @@ void sse_begin(struct exchange *x, struct turn *t)
 }
 
 /* A finished call of a tool, as one delta. */
-static void calls_event(struct exchange *x, struct turn *t, size_t choice, const struct parted *p)
+static void calls_event(struct exchange *x, struct turn *t, size_t choice, const struct forge_answer_parts *p)
 {
     struct choice *c = &t->choices[choice];
     event_begin(x);
     buf_putc(&x->out, '{');
     put_int(&x->out, "index", (int64_t)c->index);
-    buf_puts(&x->out, "\"delta\":{\"tool_calls\":[");
-    buf_put(&x->out, buf_str(&p->calls), p->calls.len);
-    put_end(&x->out, "]},\"logprobs\":null,\"finish_reason\":null}");
+    buf_puts(&x->out, "\"delta\":{");
+    calls_json(&x->out, p, c->n_calls);
+    buf_puts(&x->out, "},\"logprobs\":null,\"finish_reason\":null}");
     event_end(x);
+    c->n_calls += p->n_calls;
 }
 
 /* What became final of a chat's text; ids go with the first part that is told. */
 static void chat_piece(struct exchange *x, struct turn *t, const struct forge_piece *p, bool ended)
 {
     size_t at = (size_t)p->sample, n_ids = p->n_ids;
-    struct parted parts;
+    const struct forge_answer_parts *parts;
     bool logprobs = x->gen->api.n_logprobs >= 0;
-    parted_init(&parts);
-    split_push(&t->choices[at].split, p->text, p->text_len, ended, &parts);
-    if (parts.thought.len > 0) {
-        choice_event(x, t, at, "reasoning_content", buf_str(&parts.thought), parts.thought.len, n_ids, NULL);
+    if (forge_chat_parse(t->choices[at].parser, p->text, p->text_len, ended, &parts, NULL) < 0) {
+        x->out.failed = true;
+        return;
+    }
+    if (parts->thought_len > 0) {
+        choice_event(x, t, at, "reasoning_content", parts->thought, parts->thought_len, n_ids, NULL);
         n_ids = 0;
     }
-    if (parts.content.len > 0 || (logprobs && n_ids > 0)) {
-        choice_event(x, t, at, "content", buf_str(&parts.content), parts.content.len, n_ids, NULL);
+    if (parts->content_len > 0 || (logprobs && n_ids > 0)) {
+        choice_event(x, t, at, "content", parts->content, parts->content_len, n_ids, NULL);
         n_ids = 0;
     }
     t->choices[at].n_told += n_ids;
-    if (parts.n_calls > 0)
-        calls_event(x, t, at, &parts);
-    x->out.failed |= parts.thought.failed || parts.content.failed || parts.calls.failed;
-    parted_fini(&parts);
+    if (parts->n_calls > 0)
+        calls_event(x, t, at, parts);
 }
 
 void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
@@ -117,7 +118,7 @@ void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
     } else
         c->n_told += p->n_ids;
     if (ended && p->finish < FORGE_FINISH_CANCELLED)
-        choice_event(x, t, at, chat ? NULL : "text", "", 0, 0, finish_reason(p->finish, c->split.n_calls));
+        choice_event(x, t, at, chat ? NULL : "text", "", 0, 0, finish_reason(p->finish, c->n_calls));
 }
 
 void sse_progress(struct exchange *x, struct turn *t, size_t done, size_t total)

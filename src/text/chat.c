@@ -7,79 +7,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_raw.h"
 #include "text/chat_parts.h"
 
 #define VARS_MAX 64
-
-/* ---- raw JSON, which json_parse accepted ---- */
-
-struct raw {
-    const char *s;
-    size_t len;
-};
-
-static size_t blanks(struct raw r, size_t at)
-{
-    while (at < r.len && (r.s[at] == ' ' || r.s[at] == '\t' || r.s[at] == '\n' || r.s[at] == '\r' || r.s[at] == ','))
-        at++;
-    return at;
-}
-
-/* The end of the value that begins at `at`. */
-static size_t value_end(struct raw r, size_t at)
-{
-    size_t depth = 0;
-    for (; at < r.len; at++) {
-        char c = r.s[at];
-        if (c == '"') {
-            for (at++; at < r.len && r.s[at] != '"';)
-                at += r.s[at] == '\\' ? 2 : 1;
-            if (depth == 0)
-                return at + 1;
-        } else if (c == '{' || c == '[') {
-            depth++;
-        } else if (c == '}' || c == ']') {
-            if (depth == 0)
-                return at;
-            if (--depth == 0)
-                return at + 1;
-        } else if (depth == 0 && (c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r')) {
-            return at;
-        }
-    }
-    return at;
-}
-
-/* The next element of a list, or false; *at is 0 before the first. */
-static bool next_element(struct raw list, size_t *at, struct raw *out)
-{
-    size_t start = blanks(list, *at ? *at : 1);
-    if (start >= list.len || list.s[start] == ']')
-        return false;
-    size_t end = value_end(list, start);
-    *out = (struct raw){list.s + start, end - start};
-    *at = end;
-    return true;
-}
-
-static bool is_null(struct raw v)
-{
-    return v.len == 4 && memcmp(v.s, "null", 4) == 0;
-}
-
-/* The member of that name, the last of several. */
-static bool member(struct raw obj, const cJSON *o, const char *name, struct raw *out)
-{
-    const char *v;
-    size_t at = 0, n;
-    bool found = false;
-    for (const cJSON *c = o->child; c && json_next_value(obj.s, obj.len, &at, &v, &n); c = c->next)
-        if (strcmp(c->string, name) == 0) {
-            *out = (struct raw){v, n};
-            found = true;
-        }
-    return found;
-}
 
 /* ---- messages ---- */
 
@@ -97,19 +28,16 @@ static void put_member(struct buf *b, const char *name, struct raw v, bool *firs
 static void put_message(struct buf *b, struct raw m, const cJSON *o)
 {
     struct raw thought = {0}, v;
-    const char *s;
-    size_t at = 0, n;
+    size_t at = 0;
     bool first = true, has = false;
     for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning && !has; i++)
-        has = member(m, o, reasoning[i], &thought) && !is_null(thought);
+        has = raw_member(m, o, reasoning[i], &thought) && !raw_is_null(thought);
     buf_putc(b, '{');
     if (has)
         put_member(b, "thinking", thought, &first);
-    for (const cJSON *c = o->child; c && json_next_value(m.s, m.len, &at, &s, &n); c = c->next) {
-        v = (struct raw){s, n};
-        if (!is_null(v))
+    for (const cJSON *c = o->child; c && raw_next_member(m, &at, &v); c = c->next)
+        if (!raw_is_null(v))
             put_member(b, c->string, v, &first);
-    }
     if (has)
         put_member(b, "reasoning_content", thought, &first);
     buf_putc(b, '}');
@@ -122,7 +50,7 @@ static int put_messages(struct buf *b, struct raw list, const cJSON *l, struct e
     if (!cJSON_IsArray(l))
         return err_set(err, ERR_ARG, "messages: this is no list");
     buf_putc(b, '[');
-    for (const cJSON *c = l->child; c && next_element(list, &at, &m); c = c->next) {
+    for (const cJSON *c = l->child; c && raw_next_element(list, &at, &m); c = c->next) {
         if (!cJSON_IsObject(c))
             return err_set(err, ERR_ARG, "messages: element %zu is no object", n);
         if (n++)
@@ -171,20 +99,19 @@ static struct raw literal(const char *text)
 
 static int add_variables(struct vars *vars, struct raw obj, const cJSON *o, const char *name, bool *thinking, struct err *err)
 {
-    struct raw list;
-    const char *v;
-    size_t at = 0, n;
+    struct raw list, v;
+    size_t at = 0;
     const cJSON *j = cJSON_GetObjectItemCaseSensitive(o, name);
     int rc = 0;
     if (!j || cJSON_IsNull(j))
         return 0;
     if (!cJSON_IsObject(j))
         return err_set(err, ERR_ARG, "%s: this is no object", name);
-    if (!member(obj, o, name, &list))
+    if (!raw_member(obj, o, name, &list))
         return 0;
-    for (const cJSON *c = j->child; c && rc == 0 && json_next_value(list.s, list.len, &at, &v, &n); c = c->next) {
+    for (const cJSON *c = j->child; c && rc == 0 && raw_next_member(list, &at, &v); c = c->next) {
         *thinking = *thinking || strcmp(c->string, "enable_thinking") == 0;
-        rc = add_raw(vars, c->string, (struct raw){v, n}, err);
+        rc = add_raw(vars, c->string, v, err);
     }
     return rc;
 }
@@ -204,7 +131,7 @@ static int add_members(struct vars *vars, struct raw obj, const cJSON *o, struct
             return err_set(err, ERR_ARG, "add_generation_prompt: this is neither true nor false");
         if (i == 1 && !cJSON_IsArray(c) && !cJSON_IsNull(c))
             return err_set(err, ERR_ARG, "tools: this is no list");
-        if (i >= 1 && i <= 3 && member(obj, o, known[i], &v) && (i != 3 || cJSON_IsBool(c)) && (i != 1 || !cJSON_IsNull(c))) {
+        if (i >= 1 && i <= 3 && raw_member(obj, o, known[i], &v) && (i != 3 || cJSON_IsBool(c)) && (i != 1 || !cJSON_IsNull(c))) {
             int rc = add_raw(vars, known[i], v, err);
             if (rc < 0)
                 return rc;
@@ -219,7 +146,7 @@ static int fill(struct vars *vars, const struct tokenizer *tok, struct raw json,
     struct raw list = json;
     bool object = cJSON_IsObject(j), thinking = false;
     const cJSON *l = object ? cJSON_GetObjectItemCaseSensitive(j, "messages") : j;
-    if (object && (!l || !member(json, j, "messages", &list)))
+    if (object && (!l || !raw_member(json, j, "messages", &list)))
         return err_set(err, ERR_ARG, "messages: the object has no member of this name");
     int rc = put_messages(&vars->messages, list, l, err);
     if (rc == 0 && vars->messages.failed)
