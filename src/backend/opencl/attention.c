@@ -88,23 +88,36 @@ static struct cl_launch begin(const struct attn *a, const char *kernel)
     return cl_begin(a->c, cl_kernel_get(a->c, "attn_cpu.cl", a->options, kernel), "attention");
 }
 
-static void put_args(struct cl_launch *l, const struct attn *a)
+void cl_attn_args(struct cl_launch *l, const struct tensor *q, const struct kv_layer *kv, const struct kv_rows *rows,
+                  const struct attention_args *args)
 {
-    float cap = a->args->softcap;
+    float cap = args->softcap;
 
-    cl_arg_tensor(l, a->q);
-    cl_arg_tensor(l, &a->kv->k);
-    cl_arg_tensor(l, &a->kv->v);
-    cl_arg_tensor(l, &a->rows->pos);
-    cl_arg_tensor(l, &a->rows->seq);
-    cl_arg_tensor(l, &a->rows->pages);
-    cl_arg_int(l, a->kv->n_kv_heads);
-    cl_arg_int(l, a->kv->page_size);
-    cl_arg_int(l, a->rows->pages.cols);
-    cl_arg_int(l, a->args->window);
-    cl_arg_float(l, a->args->scale);
+    cl_arg_tensor(l, q);
+    cl_arg_tensor(l, &kv->k);
+    cl_arg_tensor(l, &kv->v);
+    cl_arg_tensor(l, &rows->pos);
+    cl_arg_tensor(l, &rows->seq);
+    cl_arg_tensor(l, &rows->pages);
+    cl_arg_int(l, kv->n_kv_heads);
+    cl_arg_int(l, kv->page_size);
+    cl_arg_int(l, rows->pages.cols);
+    cl_arg_int(l, args->window);
+    cl_arg_float(l, args->scale);
     cl_arg_float(l, cap);
     cl_arg_float(l, cap > 0 ? 1.0f / cap : 0.0f);
+}
+
+void cl_attn_join(struct cl_launch *l, cl_mem parts, const struct tensor *out, const struct kv_rows *rows,
+                  const struct attention_args *args, int64_t n_chunks)
+{
+    cl_arg_tensor(l, out);
+    cl_arg_mem(l, parts, 0);
+    cl_arg_tensor(l, &rows->pos);
+    cl_arg_int(l, args->window);
+    cl_arg_int(l, n_chunks);
+    cl_arg_int(l, args->n_heads);
+    cl_arg_int(l, out->rows);
 }
 
 /* Each row from its first chunk to its last. */
@@ -113,7 +126,7 @@ static void run_rows(const struct attn *a)
     struct cl_launch l = begin(a, "attn_rows");
 
     cl_arg_tensor(&l, a->out);
-    put_args(&l, a);
+    cl_attn_args(&l, a->q, a->kv, a->rows, a->args);
     cl_arg_int(&l, a->q->rows);
     cl_run(&l, 2, (size_t[]){cl_ceil_div(a->q->rows, a->rows_of_item), (size_t)a->kv->n_kv_heads}, NULL);
 }
@@ -128,20 +141,14 @@ static void run_split(const struct attn *a, size_t scratch)
         return;
     struct cl_launch l = begin(a, "attn_chunks");
     cl_arg_mem(&l, parts, 0);
-    put_args(&l, a);
+    cl_attn_args(&l, a->q, a->kv, a->rows, a->args);
     cl_arg_int(&l, n_split);
     cl_arg_int(&l, a->n_chunks);
     cl_arg_int(&l, a->q->rows);
     cl_run(&l, 3, (size_t[]){(size_t)n_split, (size_t)a->kv->n_kv_heads, (size_t)a->q->rows}, NULL);
 
     l = begin(a, "attn_join");
-    cl_arg_tensor(&l, a->out);
-    cl_arg_mem(&l, parts, 0);
-    cl_arg_tensor(&l, &a->rows->pos);
-    cl_arg_int(&l, a->args->window);
-    cl_arg_int(&l, a->n_chunks);
-    cl_arg_int(&l, a->args->n_heads);
-    cl_arg_int(&l, a->q->rows);
+    cl_attn_join(&l, parts, a->out, a->rows, a->args, a->n_chunks);
     cl_run(&l, 3, (size_t[]){(size_t)a->vectors, (size_t)a->args->n_heads, (size_t)a->q->rows}, NULL);
 }
 

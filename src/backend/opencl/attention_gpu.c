@@ -92,25 +92,6 @@ static bool builds(const struct attn *a)
     return false;
 }
 
-static void put_args(struct cl_launch *l, const struct attn *a)
-{
-    float cap = a->args->softcap;
-
-    cl_arg_tensor(l, a->q);
-    cl_arg_tensor(l, &a->kv->k);
-    cl_arg_tensor(l, &a->kv->v);
-    cl_arg_tensor(l, &a->rows->pos);
-    cl_arg_tensor(l, &a->rows->seq);
-    cl_arg_tensor(l, &a->rows->pages);
-    cl_arg_int(l, a->kv->n_kv_heads);
-    cl_arg_int(l, a->kv->page_size);
-    cl_arg_int(l, a->rows->pages.cols);
-    cl_arg_int(l, a->args->window);
-    cl_arg_float(l, a->args->scale);
-    cl_arg_float(l, cap);
-    cl_arg_float(l, cap > 0 ? 1.0f / cap : 0.0f);
-}
-
 /* Groups side by side for the heads of a tile. */
 static size_t head_tiles(const struct attn *a)
 {
@@ -123,7 +104,7 @@ static void run_tiles(const struct attn *a)
     struct cl_launch l = begin(a, "attn_tiles");
 
     cl_arg_tensor(&l, a->out);
-    put_args(&l, a);
+    cl_attn_args(&l, a->q, a->kv, a->rows, a->args);
     cl_arg_int(&l, a->q->rows);
     cl_run(&l, 3, (size_t[]){WG, head_tiles(a), cl_ceil_div(a->q->rows, a->tokens)}, (size_t[]){WG, 1, 1});
 }
@@ -138,20 +119,14 @@ static void run_split(const struct attn *a, size_t scratch)
         return;
     struct cl_launch l = begin(a, "attn_chunks");
     cl_arg_mem(&l, parts, 0);
-    put_args(&l, a);
+    cl_attn_args(&l, a->q, a->kv, a->rows, a->args);
     cl_arg_int(&l, n_split);
     cl_arg_int(&l, a->n_chunks);
     cl_arg_int(&l, a->q->rows);
     cl_run(&l, 3, (size_t[]){(size_t)n_split * WG, head_tiles(a), (size_t)a->q->rows}, (size_t[]){WG, 1, 1});
 
     l = begin(a, "attn_join");
-    cl_arg_tensor(&l, a->out);
-    cl_arg_mem(&l, parts, 0);
-    cl_arg_tensor(&l, &a->rows->pos);
-    cl_arg_int(&l, a->args->window);
-    cl_arg_int(&l, a->n_chunks);
-    cl_arg_int(&l, a->args->n_heads);
-    cl_arg_int(&l, a->q->rows);
+    cl_attn_join(&l, parts, a->out, a->rows, a->args, a->n_chunks);
     cl_run(&l, 3, (size_t[]){(size_t)a->kv->head_dim, (size_t)a->args->n_heads, (size_t)a->q->rows},
            (size_t[]){WG, 1, 1});
 }

@@ -336,6 +336,11 @@ int64_t cl_chunks_seen(int64_t last, int64_t window);
 /* Bytes for the results of chunks of `part` bytes: for as many as there can ever be, so that the memory does
  * not grow from step to step; where that is too much for those needed now; false: too much as well. */
 bool cl_attn_scratch(const struct clb *c, size_t part, int64_t parts_now, int64_t parts_ever, size_t *size);
+/* What every attention kernel takes behind its output, and what attn_join takes. */
+void cl_attn_args(struct cl_launch *l, const struct tensor *q, const struct kv_layer *kv, const struct kv_rows *rows,
+                  const struct attention_args *args);
+void cl_attn_join(struct cl_launch *l, cl_mem parts, const struct tensor *out, const struct kv_rows *rows,
+                  const struct attention_args *args, int64_t n_chunks);
 /* experts.c */
 void cl_route(struct backend *, const struct tensor *ids, const struct tensor *w, const struct tensor *logits,
               bool renorm);
