@@ -174,6 +174,8 @@ struct forge_engine_params {
     int draft_max;           /* ids drafted for a sample in one step at most; 0 (default) = 8 with a draft model, else none:
                                 above 0 without one, they are looked up in the sample's own text */
     const char *chat_template; /* a file, or "chatml"; NULL = the model's own, where it has one */
+    uint64_t prefix_mem; /* bytes of the KV cache that pages of earlier requests may keep while nobody needs them, at most;
+                          * what was not used for longest goes.  0 = all that is free; refused where it keeps no page */
 };
 
 struct forge_engine;

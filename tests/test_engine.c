@@ -381,18 +381,19 @@ END_TEST
 /* What lies on a device counts against its memory, not the host's, and the other way round. */
 START_TEST(memory_by_device)
 {
-    static const struct load_need need = {.mapped = 1000, .copied = 10, .kv = 100, .work = 5, .n_ctx = 64, .max_seqs = 1};
+    static const struct load_need need = {.mapped = 1000, .copied = 10, .kv = 100, .work = 5, .tables = 3, .n_ctx = 64, .max_seqs = 1};
     static const struct { struct load_place places[2]; uint64_t host; const char *refused; } rows[] = {
-        {{{"cpu", true, 0, 1}}, 115, NULL},
-        {{{"cpu", true, 0, 1}}, 114, "the host"},
+        {{{"cpu", true, 0, 1}}, 118, NULL},
+        {{{"cpu", true, 0, 1}}, 117, "the host"},
         {{{"cpu", true, 0, 1}}, 0, NULL},                              /* nothing is known */
-        {{{"gpu", false, 105, 1}}, 10, NULL},                          /* only copies are the host's */
+        {{{"gpu", false, 105, 1}}, 13, NULL},                          /* only copies and tables are the host's */
+        {{{"gpu", false, 105, 1}}, 12, "the host"},
         {{{"gpu", false, 104, 1}}, 1000000, "gpu"},
-        {{{"gpu", false, 0, 1}}, 10, NULL},
-        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 40, NULL}, /* 75 + 5; 25 + 5 + 10 */
-        {{{"gpu", false, 79, 0.75}, {"cpu", true, 0, 0.25}}, 40, "gpu"},
-        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 39, "the host"},
-        {{{"cpu", true, 0, 0.5}, {"ref", true, 0, 0.5}}, 119, "the host"}, /* two workspaces */
+        {{{"gpu", false, 0, 1}}, 13, NULL},
+        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 43, NULL}, /* 75 + 5; 25 + 5 + 10 + 3 */
+        {{{"gpu", false, 79, 0.75}, {"cpu", true, 0, 0.25}}, 43, "gpu"},
+        {{{"gpu", false, 80, 0.75}, {"cpu", true, 0, 0.25}}, 42, "the host"},
+        {{{"cpu", true, 0, 0.5}, {"ref", true, 0, 0.5}}, 122, "the host"}, /* two workspaces */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct err err = {0};

@@ -366,7 +366,9 @@ START_TEST(prefixes_hold_what_was_stored)
     static struct walk w;
     setup(&f);
     f.p.max_seqs = WALK_SEQS;
+    f.p.keep = true;
     f.p.mem = _i ? 2 * (FULL_POS * 52 + WINDOW_POS * 20) + 2 * (uint64_t)_i : 0;
+    f.p.keep_mem = _i >= 4 ? kv_bytes(&f.m.config, &f.p) / 2 : 0;
     w = (struct walk){.kv = open_kv(&f), .random = (uint64_t)_i + 1};
     for (int i = 0; i < WALK_SEQS; i++)
         w.slot[i] = -1;
@@ -387,6 +389,8 @@ START_TEST(prefixes_hold_what_was_stored)
             walk_store(&w, i);
         }
         check_walk(&w);
+        for (int g = 0; g < 2 && f.p.keep_mem > 0; g++)
+            test_that(kv_pages_kept(w.kv, g) <= kv_n_pages(w.kv, g) / 2, "step %d: more is kept than may be", step);
     }
     ck_assert_uint_gt(w.n_found, 50);
     for (int i = 0; i < WALK_SEQS; i++)
@@ -397,6 +401,103 @@ START_TEST(prefixes_hold_what_was_stored)
         ck_assert_int_gt(kv_pages_kept(w.kv, g), 0);
     }
     kv_free(w.kv);
+    teardown(&f);
+}
+END_TEST
+
+/* ---- what goes first ---- */
+
+enum { TEXT = 12 }; /* three pages */
+
+static void text_ids(int32_t *ids, int which)
+{
+    for (int k = 0; k < TEXT + 1; k++)
+        ids[k] = 100 * which + k;
+}
+
+/* A sequence of that text begins, is stored and ends: how much of it was there. */
+static int64_t run_text(struct kv *kv, int which)
+{
+    int32_t v[TEXT + 1];
+    text_ids(v, which);
+    struct kv_ids ids = {v, NULL, TEXT + 1, 0};
+    int seq = kv_seq_open(kv);
+    int64_t found = kv_find(kv, seq, &ids, TEXT);
+    ck_assert_int_eq(kv_reserve(kv, seq, TEXT + 1, NULL), 0);
+    kv_keep(kv, seq, &ids, TEXT + 1);
+    kv_set_len(kv, seq, TEXT + 1);
+    kv_seq_close(kv, seq);
+    return found;
+}
+
+/* One group without a window. */
+static void one_group(struct fixture *f)
+{
+    setup(f);
+    f->m.config.n_groups = 1;
+    f->m.config.n_layers = 1;
+    f->m.config.groups[0].n_layers = 1;
+    f->p.n_ctx = 48; /* 12 pages */
+    f->p.max_seqs = 1;
+    f->p.keep = true;
+}
+
+/* Four texts of three pages fit in twelve, but for the page that the next one ends with: of what was not used for
+ * longest the end goes. */
+START_TEST(the_oldest_goes_first)
+{
+    struct fixture f;
+    one_group(&f);
+    struct kv *kv = open_kv(&f);
+    for (int i = 1; i <= 3; i++)
+        ck_assert_int_eq(run_text(kv, i), 0);
+    ck_assert_int_eq(kv_pages_kept(kv, 0), 9);
+    ck_assert_int_eq(run_text(kv, 1), 12); /* the second is the oldest now */
+    ck_assert_int_eq(run_text(kv, 4), 0);
+    ck_assert_int_eq(kv_pages_kept(kv, 0), 11); /* one of the second's was taken, and is free */
+    ck_assert_int_eq(run_text(kv, 3), 12);
+    ck_assert_int_eq(run_text(kv, 1), 12);
+    ck_assert_int_eq(run_text(kv, 4), 12);
+    ck_assert_int_eq(run_text(kv, 2), 8); /* its end went */
+    kv_free(kv);
+    teardown(&f);
+}
+END_TEST
+
+/* At most half of the memory: six pages. */
+START_TEST(what_is_kept_has_a_limit)
+{
+    struct fixture f;
+    struct err err = {0};
+    struct kv *kv;
+    one_group(&f);
+    uint64_t size = kv_bytes(&f.m.config, &f.p), page = size / 12, tables = kv_host_bytes(&f.m.config, &f.p);
+    f.p.keep_mem = size / 2;
+    kv = open_kv(&f);
+    for (int i = 1; i <= 3; i++)
+        ck_assert_int_eq(run_text(kv, i), 0);
+    ck_assert_int_eq(kv_pages_kept(kv, 0), 6);
+    ck_assert_int_eq(kv_pages_free(kv, 0), 12);
+    ck_assert_int_eq(run_text(kv, 3), 12);
+    ck_assert_int_eq(run_text(kv, 2), 12);
+    ck_assert_int_eq(run_text(kv, 1), 0);
+    kv_free(kv);
+    f.p.keep_mem = page - 1; /* of which nothing could be kept */
+    ck_assert_int_eq(kv_new(&kv, &f.m, &f.p, &err), ERR_ARG);
+    ck_assert_msg(strstr(err.msg, "keep no page") && strstr(err.msg, "at least"), "%s", err.msg);
+    f.p.keep_mem = page;
+    kv = open_kv(&f);
+    ck_assert_int_eq(run_text(kv, 1), 0);
+    ck_assert_int_eq(kv_pages_kept(kv, 0), 1);
+    kv_free(kv);
+    f.p.keep = false; /* no table, and nothing is found */
+    kv = open_kv(&f);
+    ck_assert_int_eq(run_text(kv, 1), 0);
+    ck_assert_int_eq(run_text(kv, 1), 0);
+    ck_assert_int_eq(kv_pages_kept(kv, 0), 0);
+    ck_assert_uint_eq(kv_host_bytes(&f.m.config, &f.p), (12 + 3 * 12) * sizeof(int32_t));
+    ck_assert_uint_gt(tables, (12 + 3 * 12 + 12 * 4) * sizeof(int32_t)); /* the ids of its nodes, at least */
+    kv_free(kv);
     teardown(&f);
 }
 END_TEST
@@ -412,6 +513,8 @@ int main(void)
     tcase_add_test(t, full_and_refused);
     tcase_add_test(t, parameters_refused);
     tcase_add_loop_test(t, prefixes_hold_what_was_stored, 0, 6);
+    tcase_add_test(t, the_oldest_goes_first);
+    tcase_add_test(t, what_is_kept_has_a_limit);
     suite_add_tcase(s, t);
     return test_main(s);
 }

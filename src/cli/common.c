@@ -80,6 +80,8 @@ const struct opt common_device_opts[] = {
      "device has too little memory for them all take fewer, which is told"},
     {"no-prefix-cache", 0, OPT_FLAG, F(no_prefix_cache), 0, NULL, NULL, NULL,
      "keep no prefixes of earlier prompts"},
+    {"prefix-mem", 0, OPT_SIZE, F(prefix_mem), 0, "BYTES", NULL, NULL,
+     "memory of the KV cache that prefixes of earlier prompts may keep at most, with K, M or G (default: all that is free)"},
     {"profile", 0, OPT_MAYBE, F(profile), 0, "FILE", NULL, NULL,
      "tables of operations and kernels on stderr; a trace for chrome://tracing in FILE"},
     {"gemm", 0, OPT_CHOICE, F(gemm), 0, NULL, "own|clblast|auto", "auto",
@@ -102,6 +104,8 @@ int common_check(const struct common *c, const char *cmd)
         return msg_usage(cmd, "-m, --model: the path is empty");
     if (c->math == MATH_CHOICE_FAST && strcmp(c->device, "ref") == 0)
         return msg_usage(cmd, "--math fast is not available on ref, which is always exact");
+    if (c->prefix_mem > 0 && c->no_prefix_cache)
+        return msg_usage(cmd, "--prefix-mem says how much is kept, and --no-prefix-cache that nothing is");
     if (c->kv == KV_CHOICE_Q8_0)
         return msg_usage(cmd, "--kv q8_0 is not available in this version; use f16 or f32");
     return 0;
@@ -252,6 +256,7 @@ void common_engine_params(struct forge_engine_params *p, const struct common *c,
     p->kv_mem = c->kv_mem;
     p->gpu_mem = c->gpu_mem;
     p->no_prefix_cache = c->no_prefix_cache;
+    p->prefix_mem = c->prefix_mem;
     p->kernel_cache = kernel_cache;
     p->kernel_dir = c->kernel_dir;
     p->profile = c->profile.given;
@@ -274,7 +279,7 @@ static const char *flag_of(const char *name, size_t len)
         {"config", "--config"},     {"n_ctx", "--ctx"},         {"kv_type", "--kv"},       {"kv_mem", "--kv-mem"},
         {"gpu_mem", "--gpu-mem"},   {"max_seqs", "--max-seqs"}, {"n_threads", "--threads"}, {"chunk", "--chunk"},
         {"tokenizer", "--tokenizer"}, {"device", "--device"},   {"split", "--split"},
-        {"require_device", "--require-device"},
+        {"require_device", "--require-device"}, {"prefix_mem", "--prefix-mem"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strlen(flags[i][0]) == len && memcmp(flags[i][0], name, len) == 0)

@@ -22,7 +22,7 @@ struct common {
     const char *cpu_isa;
     int kernels; /* enum kernels_choice */
     bool no_selftest;
-    uint64_t gpu_mem, kv_mem;
+    uint64_t gpu_mem, kv_mem, prefix_mem;
     int64_t max_seqs, page_size, chunk;
     bool has_max_seqs, has_page_size;
     bool no_prefix_cache;

@@ -55,6 +55,7 @@ int draft_open(struct draft **out, const struct load_params *p, const char *mode
     lp.tokenizer = lp.config = NULL;
     lp.kv.n_ctx = target->n_ctx;
     lp.kv.mem = 0;
+    lp.kv.keep = false;
     lp.clip_ctx = true;
     lp.max_want = p->kv.max_seqs;
     int rc = load_open(&d->l, &lp, err);

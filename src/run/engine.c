@@ -84,6 +84,8 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
         .n_ctx = p->n_ctx,
         .max_seqs = p->max_seqs,
         .mem = p->kv_mem,
+        .keep = p->no_prefix_cache == 0,
+        .keep_mem = p->prefix_mem,
     };
     out->chunk = p->chunk;
     out->max_want = p->max_seqs * (1 + draft_max(p)); /* each row of a sample that is no prompt */
@@ -100,6 +102,9 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
         return err_set(err, ERR_ARG, "draft_max is %d; it must be 0 to %d", p->draft_max, DRAFT_MOST);
     if (p->max_seqs > INT32_MAX / (1 + DRAFT_MOST))
         return err_set(err, ERR_ARG, "max_seqs is %d; it must be at most %d", p->max_seqs, INT32_MAX / (1 + DRAFT_MOST));
+    if (p->prefix_mem > 0 && p->no_prefix_cache)
+        return err_set(err, ERR_ARG, "prefix_mem is %llu bytes, and no_prefix_cache set: nothing is kept then",
+                       (unsigned long long)p->prefix_mem);
     if (p->n_threads < 0)
         return err_set(err, ERR_ARG, "n_threads is %d; it must be 0 (all cores) or more", p->n_threads);
     if (p->kernels && strcmp(p->kernels, "cpu") != 0 && strcmp(p->kernels, "gpu") != 0)
@@ -206,7 +211,6 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
         return rc;
     e->draft_max = draft_max(&p);
     e->profile = p.profile != 0;
-    e->keep = p.no_prefix_cache == 0;
     engine_meet_devices(e);
     fill_info(e);
     if ((rc = engine_open_chat(e, p.tokenizer, p.chat_template, err)) < 0)

@@ -49,7 +49,6 @@ struct forge_engine {
     struct draft *draft; /* NULL = none */
     int draft_max;       /* ids drafted for a sample in a step at most */
     int piece;      /* rows of prefill in the next step: see batch_piece */
-    bool keep;      /* prefixes, where results do not depend on rows */
     bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
     int32_t *best;  /* [l.max_want] of a step, where all that are wanted are plain argmaxes; else ... */
     float *logits;  /* ... [l.max_want, n_vocab] */

@@ -99,6 +99,32 @@ static uint64_t plan_bytes(const struct plan *plan, int n_groups, uint64_t mem)
     return sum;
 }
 
+/* Sizes alone. */
+static void shape(struct kv *kv, const struct model_config *c, const struct kv_params *p, const struct plan *plan)
+{
+    *kv = (struct kv){.n_groups = c->n_groups, .n_layers = (int)c->n_layers, .max_seqs = p->max_seqs,
+                      .max_pages = (int)plan->max_pages, .n_ctx = p->n_ctx, .page = plan->page};
+    for (int g = 0; g < c->n_groups; g++) {
+        const struct group_plan *gp = &plan->groups[g];
+        kv->pools[g] = (struct kv_pool){.window = c->groups[g].window, .n_pages = gp->n_pages, .n_free = gp->n_pages,
+                                        .per_seq = gp->per_seq};
+    }
+}
+
+uint64_t kv_host_bytes(const struct model_config *c, const struct kv_params *p)
+{
+    struct plan plan;
+    struct kv kv;
+    uint64_t sum = 0;
+    if (kv_check(p, NULL) < 0)
+        return 0;
+    make_plan(&plan, c, p);
+    shape(&kv, c, p, &plan);
+    for (int g = 0; g < c->n_groups; g++)
+        sum += ((uint64_t)p->max_seqs * (uint64_t)plan.max_pages + 3 * (uint64_t)plan.groups[g].n_pages) * sizeof(int32_t);
+    return sum + (p->keep ? prefix_bytes(&kv) : 0);
+}
+
 uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p)
 {
     struct plan plan;
@@ -110,26 +136,40 @@ uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p)
 
 /* ---- making one ---- */
 
-static int new_pool(struct kv *kv, int g, const struct group_plan *gp, int window, struct err *err)
+static int new_pool(struct kv *kv, int g, struct err *err)
 {
     struct kv_pool *pool = &kv->pools[g];
-    size_t cells;
-    *pool = (struct kv_pool){.window = window, .n_pages = gp->n_pages, .n_free = gp->n_pages,
-                             .per_seq = gp->per_seq};
-    pool->ref = mem_array((size_t)gp->n_pages, sizeof *pool->ref);
-    pool->node = mem_array((size_t)gp->n_pages, sizeof *pool->node);
-    pool->free_pages = mem_array((size_t)gp->n_pages, sizeof *pool->free_pages);
+    size_t cells, n = (size_t)pool->n_pages;
+    pool->ref = mem_array(n, sizeof *pool->ref);
+    pool->node = mem_array(n, sizeof *pool->node);
+    pool->free_pages = mem_array(n, sizeof *pool->free_pages);
     if (mem_mul((size_t)kv->max_seqs, (size_t)kv->max_pages, &cells))
         pool->table = mem_array(cells, sizeof *pool->table);
     if (!pool->free_pages || !pool->table || !pool->ref || !pool->node)
-        return err_set(err, ERR_NOMEM, "no memory for the tables of %lld KV pages", (long long)gp->n_pages);
-    for (int64_t i = 0; i < gp->n_pages; i++) { /* page 0 on top */
-        pool->free_pages[i] = (int32_t)(gp->n_pages - 1 - i);
+        return err_set(err, ERR_NOMEM, "no memory for the tables of %zu KV pages", n);
+    for (size_t i = 0; i < n; i++) { /* page 0 on top */
+        pool->free_pages[i] = (int32_t)(n - 1 - i);
         pool->node[i] = -1;
     }
     for (size_t i = 0; i < cells; i++)
         pool->table[i] = -1;
     return 0;
+}
+
+/* What pages kept for prefixes may take, in equal shares of all groups. */
+static int limit_idle(struct kv *kv, const struct kv_params *p, uint64_t size, struct err *err)
+{
+    double share = p->keep_mem == 0 || p->keep_mem >= size ? 1 : (double)p->keep_mem / (double)size;
+    int64_t fewest = kv->pools[0].n_pages;
+    for (int g = 0; g < kv->n_groups; g++) {
+        struct kv_pool *pool = &kv->pools[g];
+        pool->most_idle = (int64_t)((double)pool->n_pages * share);
+        fewest = pool->n_pages < fewest ? pool->n_pages : fewest;
+    }
+    if ((double)fewest * share >= 1)
+        return 0;
+    return err_set(err, ERR_ARG, "%llu bytes keep no page of earlier requests; prefix_mem must be at least %llu, or 0 (no limit)",
+                   (unsigned long long)p->keep_mem, (unsigned long long)(size / (uint64_t)fewest + 1));
 }
 
 static int new_layer(struct kv *kv, const struct model *m, int l, enum dtype dtype, struct err *err)
@@ -173,12 +213,7 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
     struct kv *kv = mem_array(1, sizeof *kv);
     if (!kv)
         return err_set(err, ERR_NOMEM, "no memory for the KV cache");
-    kv->n_groups = c->n_groups;
-    kv->n_layers = (int)c->n_layers;
-    kv->max_seqs = p->max_seqs;
-    kv->max_pages = (int)plan.max_pages;
-    kv->n_ctx = p->n_ctx;
-    kv->page = plan.page;
+    shape(kv, c, p, &plan);
     kv->seqs = mem_array((size_t)p->max_seqs, sizeof *kv->seqs);
     kv->layers = mem_array((size_t)c->n_layers, sizeof *kv->layers);
     kv->places = mem_array((size_t)c->n_layers, sizeof *kv->places);
@@ -186,8 +221,10 @@ int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, st
     if (!kv->seqs || !kv->layers || !kv->places || !kv->groups)
         rc = err_set(err, ERR_NOMEM, "no memory for %d sequences", p->max_seqs);
     for (int g = 0; g < c->n_groups && rc == 0; g++)
-        rc = new_pool(kv, g, &plan.groups[g], c->groups[g].window, err);
-    if (rc == 0)
+        rc = new_pool(kv, g, err);
+    if (rc == 0 && p->keep)
+        rc = limit_idle(kv, p, plan_bytes(&plan, c->n_groups, p->mem), err);
+    if (rc == 0 && p->keep)
         rc = prefix_new(kv, err);
     for (int l = 0; l < kv->n_layers && rc == 0; l++)
         rc = new_layer(kv, m, l, p->dtype, err);
@@ -298,17 +335,19 @@ int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n)
 
 /* ---- pages of sequences ---- */
 
+/* Columns [from, to), the last first; behind a window the first first: of what is kept there the end is worth most. */
 static void give_back(struct kv *kv, int seq, int group, int64_t from, int64_t to)
 {
     struct kv_pool *pool = &kv->pools[group];
     int32_t *row = kv_table_row(kv, seq, group);
-    for (int64_t i = to; i-- > from;) { /* the lowest page ends on top */
+    for (int64_t k = 0; k < to - from; k++) {
+        int64_t i = pool->window ? from + k : to - 1 - k;
         int32_t page = row[i];
         row[i] = -1;
         if (--pool->ref[page] > 0)
             continue;
         if (pool->node[page] >= 0)
-            pool->n_idle++;
+            prefix_idle(kv, group, page);
         else
             pool->free_pages[pool->n_free++] = page;
     }

@@ -16,6 +16,8 @@ struct kv_params {
     uint64_t mem;     /* bytes, 0 = what n_ctx * max_seqs needs */
     int chunk;        /* most positions reserved beyond a sequence's length at once: a group with a window holds
                          window + chunk positions per sequence; 0 = any number */
+    bool keep;        /* full pages for later sequences: kv_keep, kv_find */
+    uint64_t keep_mem; /* bytes of pages that are kept and in no other use, at most; 0 = all that are free */
 };
 
 /* The ranges of every value. */
@@ -23,6 +25,8 @@ int kv_check(const struct kv_params *p, struct err *err);
 /* Bytes kv_new would allocate on the devices; for refusing with figures before weights are read.  Where even
  * one whole sequence needs more than p->mem, what that needs (kv_new refuses then).  UINT64_MAX: more than 2^64. */
 uint64_t kv_bytes(const struct model_config *c, const struct kv_params *p);
+/* Bytes of the host's memory that its tables take. */
+uint64_t kv_host_bytes(const struct model_config *c, const struct kv_params *p);
 int kv_new(struct kv **out, const struct model *m, const struct kv_params *p, struct err *err);
 void kv_free(struct kv *kv);
 
@@ -65,7 +69,8 @@ enum dtype kv_dtype(const struct kv *kv);
 /* Pages that the sequence, or one that holds none (seq -1), has still to take until it is n long. */
 int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n);
 
-/* ---- prefixes (prefix.c): full pages are kept after their sequences, and found by the ids they were made of ---- */
+/* ---- prefixes (prefix.c): full pages are kept after their sequences, and found by the ids they were made of.  Without
+ * `keep` in the parameters nothing is, and nothing found ---- */
 
 /* The ids of a sequence: a, then b. */
 struct kv_ids {

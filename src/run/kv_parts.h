@@ -9,6 +9,7 @@
 struct kv_pool { /* one group of layers */
     int window;
     int64_t n_pages, n_free, n_idle;
+    int64_t most_idle;   /* kept for prefixes and in no other use, at most */
     int64_t per_seq;     /* that a sequence holds at most */
     int32_t *free_pages; /* [n_pages] stack; the first n_free are free */
     int32_t *ref;        /* [n_pages] sequences that hold it */
@@ -33,7 +34,7 @@ struct kv {
     struct backend **places; /* [n_layers] whose memory they are in */
     int *groups;             /* [n_layers] */
     uint64_t size;
-    struct prefix *prefix;
+    struct prefix *prefix; /* NULL = nothing is kept */
 };
 
 /* First page that a row at position n or later still looks into: the window of position n begins at n - w + 1. */
@@ -53,11 +54,16 @@ static inline int32_t *kv_table_row(const struct kv *kv, int seq, int group)
 int32_t kv_take_page(struct kv *kv, int group);
 
 /* ---- prefix.c ---- */
+/* What prefix_new asks the host for, of a cache whose sizes are set. */
+uint64_t prefix_bytes(const struct kv *kv);
 int prefix_new(struct kv *kv, struct err *err);
 void prefix_free(struct prefix *p);
 /* The sequence's chain begins as the other's, to the end of its first n pages at most. */
 void prefix_fork(struct kv *kv, int seq, int from, int64_t n);
 /* Gives up the idle page of the group that was not needed for longest: there is one. */
 void prefix_evict(struct kv *kv, int group);
+/* A page that is kept is held by no sequence any more, or is again. */
+void prefix_idle(struct kv *kv, int group, int32_t page);
+void prefix_hold(struct kv *kv, int group, int32_t page);
 
 #endif

@@ -87,6 +87,7 @@ static void find_need(const struct loaded *l, const struct kv_params *kv, uint64
         .mapped = all > copied ? all - copied : 0,
         .copied = copied,
         .kv = kv_bytes(l->config, kv),
+        .tables = kv_host_bytes(l->config, kv),
         .work = l->work_bytes,
         .wanted = wanted,
         .n_ctx = kv->n_ctx,
@@ -159,7 +160,7 @@ static int too_much(const char *where, const struct load_need *need, const struc
 int load_check_places(const struct load_need *need, const struct load_place *places, int n, uint64_t available, struct err *err)
 {
     char w[32], a[32];
-    struct load_need host = {.copied = need->copied};
+    struct load_need host = {.copied = need->copied, .work = need->tables};
     for (int i = 0; i < n; i++) {
         const struct load_place *p = &places[i];
         struct load_need there = {.mapped = part(need->mapped, p->share), .kv = part(need->kv, p->share),
@@ -334,7 +335,9 @@ static int open_files(struct loaded *l, const struct load_params *p, struct err 
 int load_open_rest(struct loaded *l, const struct kv_params *kv, struct err *err)
 {
     struct forward_limits limits;
-    int rc = kv_new(&l->kv, l->model, kv, err);
+    struct kv_params settled = *kv;
+    settled.keep = kv->keep && l->free_rows; /* else a text could depend on what ran before */
+    int rc = kv_new(&l->kv, l->model, &settled, err);
     if (rc < 0) {
         no_room(err, "the KV cache",
                 kv->dtype == DTYPE_F32 ? "lower n_ctx, choose f16 as kv_type or raise gpu_mem" : "lower n_ctx or raise gpu_mem");

@@ -18,6 +18,7 @@ int load_check_tokenizer(const struct model_config *c, const struct tokenizer *t
 struct load_need {
     uint64_t mapped, copied; /* weights: used as they lie in files; copies on the host */
     uint64_t kv, work, wanted; /* wanted: the part of work that only the last place has, logits */
+    uint64_t tables;           /* of pages and prefixes, on the host */
     uint64_t largest, largest_wanted; /* tensor of a step's rows; of those whose logits it may read */
     int64_t n_ctx;
     int max_seqs; /* for messages */

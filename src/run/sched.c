@@ -67,11 +67,6 @@ static struct kv_ids ids_of(const struct sample *s)
     return (struct kv_ids){s->r->prompt.v, s->ids.v, s->r->prompt.n, s->ids.n};
 }
 
-static bool keeps(const struct forge_engine *e)
-{
-    return e->keep && e->l.free_rows; /* else a text could depend on what ran before */
-}
-
 /* Of the same request, with all of the prompt; NULL = none. */
 static const struct sample *find_fork(const struct sample *s)
 {
@@ -92,7 +87,7 @@ int64_t sched_take_stored(struct sample *s)
     const struct sample *from = find_fork(s);
     if (s->r->session && !from)
         return session_restore(s->r->session, e->l.kv, s->slot);
-    int64_t n = keeps(e) && !s->r->session ? kv_find(e->l.kv, s->slot, &ids, sample_known(s) - 1) : 0; /* the last one's logits are wanted */
+    int64_t n = !s->r->session ? kv_find(e->l.kv, s->slot, &ids, sample_known(s) - 1) : 0; /* the last one's logits are wanted */
     if (!from || n >= (int64_t)s->r->prompt.n)
         return n;
     kv_set_len(e->l.kv, s->slot, 0);
@@ -102,7 +97,7 @@ int64_t sched_take_stored(struct sample *s)
 void sched_keep_prefix(struct sample *s, int64_t n)
 {
     struct kv_ids ids = ids_of(s);
-    if (keeps(s->r->e) && !s->r->session) /* which others need not believe */
+    if (!s->r->session) /* which others need not believe */
         kv_keep(s->r->e->l.kv, s->slot, &ids, n);
 }
 
