@@ -145,7 +145,7 @@ static bool f_map(struct render *r, const struct filter_call *f, struct val *out
         return false;
     for (size_t i = 0; i < s->n; i++) {
         struct val v;
-        struct args rest = {.v = a->v + 1, .n = a->n ? a->n - 1 : 0};
+        struct args rest = {.v = attr ? NULL : a->v + 1, .n = attr ? 0 : a->n - 1};
         if (!(attr ? eval_path(r, &s->v[i], attr, &v) : eval_filter(r, name.s, name.len, &s->v[i], &rest, &v)))
             return false;
         if (absent && v.kind == V_UNDEF)
