@@ -263,7 +263,7 @@ int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n_
                      char **text, size_t *text_len, struct forge_error *err);
 void forge_free(void *p);
 /* The bytes that one id stands for inside a text, perhaps half a character: how many, of which at most `size` are
- * in out, not terminated.  0 where there is no such token. */
+ * in out, not terminated.  0 where there is no such token, SIZE_MAX where memory is short. */
 size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, size_t size);
 
 /* ---- chat ---- */

@@ -26,8 +26,8 @@ skip() {
 }
 
 layer=${FORGE_CLFAULT_LIB:-$tmp/libclfault.so}
-[ -f "$layer" ] || ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -O1 -fPIC -shared "$here/clfault/clfault.c" -o "$layer" \
-    2>"$tmp/cc" || skip "the layer does not build: $(head -n 1 "$tmp/cc")"
+[ -f "$layer" ] || sh "$here/clfault/build.sh" "$layer" 2>"$tmp/cc" ||
+    skip "the layer does not build: $(head -n 1 "$tmp/cc")"
 unset FORGE_MODEL FORGE_WEIGHTS OPENCL_LAYERS FORGE_CLFAULT FORGE_CLFAKE FORGE_CLSPOIL FORGE_CLSKIP FORGE_CLGROUP \
     FORGE_CLCOUNT FORGE_CLINT POCL_DEVICES
 XDG_CACHE_HOME=$tmp/cache

@@ -354,7 +354,7 @@ fi
 
 # ---- devices that say odd things ----
 layer=${FORGE_CLFAULT_LIB:-$tmp/libclfault.so}
-[ -f "$layer" ] || ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -O1 -fPIC -shared "$here/clfault/clfault.c" -o "$layer" 2>/dev/null
+[ -f "$layer" ] || sh "$here/clfault/build.sh" "$layer" 2>/dev/null
 kind=layer
 if ! OCL_ICD_VENDORS=$pocl OPENCL_LAYERS=$layer "$FORGE" devices 2>&1 | grep -q '^clfault:'; then
     skip "the fault layer does not build or is not loaded"

@@ -162,6 +162,17 @@ WRAP(int, open, const char *path, int flags, ...)
     return fd;
 }
 
+WRAP(int, socket, int domain, int type, int protocol)
+{
+    if (refuse(FAULT_SYSTEM, "socket")) {
+        errno = EMFILE;
+        return -1;
+    }
+    int fd = __real_socket(domain, type, protocol);
+    held[FILES] += fd >= 0;
+    return fd;
+}
+
 WRAP(int, close, int fd)
 {
     held[FILES]--;

@@ -12,7 +12,7 @@
 enum fault_kind {
     FAULT_MEMORY = 1, /* malloc, calloc, realloc, posix_memalign; what PCRE2 allocates */
     FAULT_JSON = 2,   /* what cJSON allocates */
-    FAULT_SYSTEM = 4, /* open, fstat, read, mmap, opendir, pthread_create */
+    FAULT_SYSTEM = 4, /* open, socket, fstat, read, mmap, opendir, pthread_create */
     FAULT_ALL = 7
 };
 

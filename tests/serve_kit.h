@@ -1,5 +1,5 @@
-/* A server of our own as a child process, and a client for it: what the tests of
- * `forge serve` share.
+/* A server of our own as a child process, and a client for it (and for one inside
+ * the test): what the tests of `forge serve` share.
  * FORGE names the program; the model is the built-in one. */
 #ifndef FORGE_TESTS_SERVE_KIT_H
 #define FORGE_TESTS_SERVE_KIT_H
@@ -24,12 +24,12 @@ struct child {
     char log[512]; /* a file with what it said on stderr */
 };
 
-/* `args`: flags behind `forge serve --port 0 --device cpu`, NULL ends. */
-static inline void child_start(struct child *c, const char *const *args)
+/* `args`: flags behind `forge serve --port 0 --device DEVICE`, NULL ends. */
+static inline void child_start_on(struct child *c, const char *device, const char *const *args)
 {
     const char *forge = getenv("FORGE");
-    const char *argv[32] = {forge ? forge : "./forge", "serve", "--port", "0", "--device", "cpu", "--threads", "1"};
-    int out[2], n = 8;
+    const char *argv[32] = {forge ? forge : "./forge", "serve", "--port", "0", "--device", device};
+    int out[2], n = 6;
     char line[256] = "";
     struct err err = {0};
     for (; args && *args; args++)
@@ -54,6 +54,14 @@ static inline void child_start(struct child *c, const char *const *args)
     static const char says[] = "listening at ";
     ck_assert_msg(strncmp(line, says, sizeof says - 1) == 0, "the server says: %s", line);
     ck_assert_msg(http_url_parse(&c->url, line + sizeof says - 1, &err) == 0, "%s", err.msg);
+}
+
+static inline void child_start(struct child *c, const char *const *args)
+{
+    const char *all[32] = {"--threads", "1"};
+    for (int n = 2; args && *args; args++)
+        all[n++] = *args;
+    child_start_on(c, "cpu", all);
 }
 
 /* Its exit status. */
@@ -157,11 +165,41 @@ static inline double num_at(const cJSON *j, const char *path)
     return cJSON_IsNumber(item) ? item->valuedouble : -1e99;
 }
 
+/* ---- how it does ---- */
+
+static inline double health(struct child *c, const char *key)
+{
+    struct answer a = ask(c, "GET", "/health", NULL);
+    double v = num_at(a.json, key);
+    answer_fini(&a);
+    return v;
+}
+
+/* A line of /metrics. */
+static inline double metric(struct child *c, const char *name)
+{
+    struct answer a = ask(c, "GET", "/metrics", NULL);
+    char line[128];
+    ck_assert_int_eq(a.status, 200);
+    snprintf(line, sizeof line, "\n%s ", name);
+    const char *at = strstr(buf_str(&a.body), line);
+    ck_assert_msg(at, "no %s in /metrics", name);
+    double v = strtod(at + strlen(line), NULL);
+    answer_fini(&a);
+    return v;
+}
+
+static inline void await_idle(struct child *c)
+{
+    while (health(c, "running") > 0 || health(c, "queued") > 0)
+        usleep(10000);
+}
+
 /* ---- a stream ---- */
 
 struct streamed {
     struct buf text;
-    int n_events, n_finish, n_usage;
+    int n_events, n_finish, n_usage, n_comments;
     bool done;
     char finish[32], error[256];
     double completion_tokens;
@@ -176,6 +214,7 @@ static inline void read_events(struct http_conn *conn, struct streamed *s, const
     int rc = 1;
     while (s->n_events != most && (rc = http_line(conn, &line, &err)) > 0) {
         cJSON *j = NULL;
+        s->n_comments += buf_str(&line)[0] == ':';
         if (strncmp(buf_str(&line), "data: ", 6) != 0)
             continue;
         s->n_events++;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "tests/engine_kit.h"
 #include "tests/fault.h"
 #include "text/bpe.h"
@@ -217,6 +218,89 @@ START_TEST(generating)
 }
 END_TEST
 
+/* ---- an engine with a thread of its own ---- */
+
+struct ended {
+    struct mutex *lock;
+    struct bell *bell;
+    bool yes;
+};
+
+static int note_end(void *user, const struct forge_piece *p)
+{
+    struct ended *w = user;
+    mutex_lock(w->lock);
+    w->yes |= p->finish != FORGE_FINISH_NONE;
+    bell_ring(w->bell);
+    mutex_unlock(w->lock);
+    return 0;
+}
+
+/* Starts it, has a request answered, and stops it. */
+static int run_on_thread(struct forge_engine *e, struct ended *w, struct outcome *o)
+{
+    struct forge_error err = {0};
+    struct forge_request_params p = request_params(prompt, 4);
+    struct forge_request *r = NULL;
+    *o = (struct outcome){0};
+    w->yes = false;
+    p.ignore_eos = 1;
+    p.on_piece = note_end;
+    p.user = w;
+    int rc = forge_engine_start(e, &err);
+    if (rc < 0)
+        return failed(o, rc, &err);
+    rc = forge_submit(e, &p, &r, &err);
+    mutex_lock(w->lock);
+    while (rc == 0 && !w->yes)
+        bell_wait(w->bell, w->lock);
+    mutex_unlock(w->lock);
+    forge_engine_stop(e, NULL); /* nobody else touches the request then */
+    if (rc == 0 && forge_request_finish(r, 0) == FORGE_FINISH_ERROR) {
+        err = *forge_request_error(r);
+        rc = err.code;
+    }
+    if (rc < 0)
+        failed(o, rc, &err);
+    else {
+        size_t n, len;
+        const int32_t *ids = forge_request_ids(r, 0, &n);
+        put_ids(o, ids, n);
+        snprintf(o->text, sizeof o->text, "%s", forge_request_text(r, 0, &len));
+    }
+    forge_request_free(r);
+    return rc;
+}
+
+START_TEST(own_thread)
+{
+    struct ended w = {mutex_new(), bell_new(), false};
+    struct outcome want, got;
+    char before[FAULT_HELD_SIZE], after[FAULT_HELD_SIZE];
+    const char *name;
+    size_t nth = 1;
+    struct forge_engine *e = engine_of(models[0].model);
+    ck_assert(w.lock && w.bell);
+    ck_assert_int_eq(run_on_thread(e, &w, &want), 0);
+    long n_before = fault_held(before);
+    for (bool again = true; again; nth++) {
+        fault_arm(FAULT_ALL, nth, false);
+        int rc = run_on_thread(e, &w, &got);
+        again = fault_disarm(&name);
+        test_that(rc == 0 || again, "nothing refused, and %d: %s", rc, got.message);
+        if (rc < 0)
+            check_failure(&got, "own thread", name, nth);
+        else
+            same_outcome(&got, &want, "own thread", nth);
+        test_that(fault_held(after) == n_before, "%s (request %zu) refused: held before: %s; after: %s", name, nth, before, after);
+    }
+    ck_assert_uint_gt(nth, 10);
+    forge_engine_close(e);
+    bell_free(w.bell);
+    mutex_free(w.lock);
+}
+END_TEST
+
 /* ---- decoding takes no memory ---- */
 
 static const struct { double temp; int n_logprobs; const char *stop; } steady_cases[] = {
@@ -409,6 +493,7 @@ int main(void)
     TCase *tc = tcase_create("refused");
     tcase_add_loop_test(tc, opening, 0, (int)(N_MODELS * N_SWEEPS));
     tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
+    tcase_add_test(tc, own_thread);
     tcase_add_loop_test(tc, tokenizing, 0, 2 * (int)N_TOKENIZERS);
     tcase_add_test(tc, merging);
     tcase_add_test(tc, listing_devices);

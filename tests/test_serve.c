@@ -24,28 +24,6 @@ static void stop_server(void)
     child_stop(&server);
 }
 
-static double health(struct child *c, const char *key)
-{
-    struct answer a = ask(c, "GET", "/health", NULL);
-    double v = num_at(a.json, key);
-    answer_fini(&a);
-    return v;
-}
-
-/* A line of /metrics. */
-static double metric(struct child *c, const char *name)
-{
-    struct answer a = ask(c, "GET", "/metrics", NULL);
-    char line[128];
-    ck_assert_int_eq(a.status, 200);
-    snprintf(line, sizeof line, "\n%s ", name);
-    const char *at = strstr(buf_str(&a.body), line);
-    ck_assert_msg(at, "no %s in /metrics", name);
-    double v = strtod(at + strlen(line), NULL);
-    answer_fini(&a);
-    return v;
-}
-
 /* ---- every route answers ---- */
 
 static const struct {
@@ -292,12 +270,6 @@ START_TEST(methods)
 END_TEST
 
 /* ---- clients that leave ---- */
-
-static void await_idle(struct child *c)
-{
-    while (health(c, "running") > 0 || health(c, "queued") > 0)
-        usleep(10000);
-}
 
 START_TEST(client_leaves)
 {

@@ -15,7 +15,7 @@
 struct serve_args {
     const char *host, *api_key, *cors, *chat_template;
     int64_t port, slots, max_queue;
-    double timeout;
+    double timeout, keep_alive;
     bool has_slots, log_text;
 };
 
@@ -34,6 +34,8 @@ static const struct opt opts[] = {
     {"timeout", 0, OPT_F64, F(timeout), 0, "S", "1..86400", "60",
      "seconds that a client may take to send a request, to take a piece of an answer, or to be idle; and at most what "
      "is waited for requests at the end"},
+    {"keep-alive", 0, OPT_F64, F(keep_alive), 0, "S", "0.05..3600", "2",
+     "seconds of silence after which a stream gets a comment, while its prompt is read or it waits"},
     {"chat-template", 0, OPT_STR, F(chat_template), 0, "FILE|chatml", NULL, NULL, "the template (default: the model's own)"},
     {"log-text", 0, OPT_FLAG, F(log_text), 0, NULL, NULL, NULL, "prompts and answers appear in the log"},
     {0},
@@ -83,6 +85,7 @@ static int run_server(struct forge_engine *e, const struct serve_args *a, const 
         .cors = a->cors,
         .max_queue = (int)a->max_queue,
         .timeout = a->timeout,
+        .keep_alive = a->keep_alive,
         .log_text = a->log_text,
         .log = c->quiet ? NULL : log_line,
     };
@@ -136,7 +139,7 @@ static int run(void *args, const struct common *c)
 const struct cmd cmd_serve = {
     .name = "serve",
     .summary = "Answer HTTP requests in the OpenAI protocol, with a page to talk to",
-    .usage = "[--host HOST] [--port N] [--api-key KEY] [--slots N] [--max-queue N] [--cors ORIGIN] [--timeout S] [flags]",
+    .usage = "[--host HOST] [--port N] [--api-key KEY] [--slots N] [--max-queue N] [--cors ORIGIN] [--timeout S] [--keep-alive S] [flags]",
     .notes = "Any name in a request's 'model' is answered by the one model that is here.\n"
              "SIGTERM or ^C: what runs is answered first, new requests get 503; a second one ends at once.",
     .opts = opts,

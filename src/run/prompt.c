@@ -74,8 +74,9 @@ size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, si
     struct buf b;
     buf_init(&b);
     tokenizer_token_bytes(e->l.tokenizer, id, &b);
-    size_t n = b.failed ? 0 : b.len;
-    memcpy(out, buf_str(&b), n < size ? n : size);
+    size_t n = b.failed ? SIZE_MAX : b.len, m = b.len < size ? b.len : size;
+    if (m > 0)
+        memcpy(out, b.data, m);
     buf_fini(&b);
     return n;
 }

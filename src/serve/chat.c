@@ -12,11 +12,6 @@
 
 #define TOOLS_MAX 128
 
-static bool no_memory(struct api_error *e)
-{
-    return api_fail(e, 503, NULL, "There is not enough memory for this request.");
-}
-
 /* ---- messages ---- */
 
 static bool put_part(struct buf *text, const cJSON *part, const char *where, struct api_error *e)
@@ -72,6 +67,7 @@ static bool put_calls(struct buf *out, const cJSON *calls, const char *where, st
             json_put(out, args);
         else
             buf_puts(out, "{}");
+        out->failed |= text.failed;
         cJSON_Delete(parsed);
         buf_fini(&text);
         buf_puts(out, c->next ? "}}," : "}}");
@@ -213,7 +209,7 @@ static bool read_tools(struct api *a, const cJSON *body, const cJSON **tools, st
     bool ok = put_call_schema(&schema, *tools, cJSON_IsString(name) ? name->valuestring : NULL, e);
     a->json_schema = schema.data;
     a->schema_field = "tools";
-    return ok && (!schema.failed || no_memory(e));
+    return ok && (!schema.failed || api_no_memory(e));
 }
 
 /* ---- the form of the answer ---- */
@@ -244,7 +240,7 @@ static bool read_format(struct api *a, const cJSON *body, struct api_error *e)
         buf_puts(&b, "{\"type\":\"object\"}");
     a->json_schema = b.data;
     a->schema_field = field;
-    return !b.failed || no_memory(e);
+    return !b.failed || api_no_memory(e);
 }
 
 /* Variables of the template.  An answer in a form has no room for a thought, unless that is asked for. */
@@ -274,7 +270,7 @@ bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_er
     struct chat_text c;
     a->prompts = mem_array(1, sizeof *a->prompts);
     if (!a->prompts)
-        return no_memory(e);
+        return api_no_memory(e);
     a->n_prompts = 1;
     if (!read_tools(a, body, &tools, e) || !read_format(a, body, e))
         return false;
@@ -285,7 +281,7 @@ bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_er
         json_put(&c.tools, tools);
     bool ok = put_messages(&c.messages, json_get(body, "messages"), e) && put_variables(&c.variables, a, body, e);
     if (ok && (c.messages.failed || c.tools.failed || c.variables.failed))
-        ok = no_memory(e);
+        ok = api_no_memory(e);
     ok = ok && chat_render(s, &c, a, e);
     buf_fini(&c.messages);
     buf_fini(&c.tools);

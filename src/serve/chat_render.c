@@ -27,7 +27,7 @@ bool chat_render(struct server *s, const struct chat_text *c, struct api *a, str
     buf_putc(&json, '}');
     if (json.failed) {
         buf_fini(&json);
-        return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+        return api_no_memory(e);
     }
     int rc = forge_chat_render(s->e, json.data, json.len, 0, &p->text, &p->len, &p->ids, &p->n_ids, &err);
     buf_fini(&json);

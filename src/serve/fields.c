@@ -56,7 +56,7 @@ cJSON *fields_body(struct exchange *x, struct api_error *e)
     struct err err = {0};
     cJSON *body = NULL;
     if (x->body.failed) {
-        api_fail(e, 503, NULL, "There is not enough memory for this body.");
+        api_no_memory(e);
         return NULL;
     }
     if (json_parse(&body, buf_str(&x->body), x->body.len, "body", &err) < 0) {
@@ -79,7 +79,7 @@ bool fields_ids(const cJSON *list, const char *name, int32_t **ids, size_t *n, s
     *n = 0;
     *ids = mem_array(len + 1, sizeof **ids);
     if (!*ids)
-        return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+        return api_no_memory(e);
     for (const cJSON *c = list->child; c; c = c->next) {
         double v = cJSON_IsNumber(c) ? c->valuedouble : -1;
         if (!(v >= 0 && v <= INT32_MAX) || v - floor(v) > 0)

@@ -17,15 +17,39 @@ const char *finish_reason(enum forge_finish f, size_t n_calls)
     return n_calls > 0 ? "tool_calls" : f == FORGE_FINISH_EOS || f == FORGE_FINISH_STOP ? "stop" : "length";
 }
 
+enum forge_finish turn_finish(const struct turn *t)
+{
+    enum forge_finish f = t->choices[0].finish;
+    for (size_t k = 1; k < (size_t)t->x->gen->api.n; k++)
+        if (t->choices[k].finish >= FORGE_FINISH_CANCELLED && t->choices[k].finish > f)
+            f = t->choices[k].finish;
+    return f;
+}
+
 /* ---- callbacks, on the engine's thread ---- */
+
+static void give_up(struct exchange *x)
+{
+    x->gone = true;
+    gen_cancel(x);
+}
 
 /* Also between ticks: a client that left costs one step at most. */
 static void look_for_client(struct exchange *x)
 {
-    if (x->gone || !http_left(x))
-        return;
-    x->gone = true;
-    gen_cancel(x);
+    if (!x->gone && http_left(x))
+        give_up(x);
+}
+
+/* A client that takes less than comes is as good as gone before its stream fills the memory. */
+static void tell_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
+{
+    sse_piece(x, t, p);
+    if (x->out.len - x->out_pos > x->s->unread_max) {
+        buf_fini(&x->out);
+        x->out_pos = 0;
+        give_up(x);
+    }
 }
 
 static void turn_ended(struct exchange *x, struct turn *t, enum forge_finish finish)
@@ -55,7 +79,7 @@ static int on_piece(void *user, const struct forge_piece *p)
     mutex_lock(x->lock);
     look_for_client(x);
     if (x->gen->api.stream && !x->gone)
-        sse_piece(x, t, p);
+        tell_piece(x, t, p);
     if (p->finish != FORGE_FINISH_NONE) {
         c->ended = true;
         c->finish = p->finish;
@@ -185,13 +209,13 @@ static bool start(struct exchange *x, bool chat, struct api_error *e)
     g = x->gen = mem_array(1, sizeof *g);
     if (!g) {
         cJSON_Delete(body);
-        return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+        return api_no_memory(e);
     }
     snprintf(g->id, sizeof g->id, "%s-%016llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)rng_fresh_seed());
     g->created = time(NULL);
     if (api_read(&g->api, x->s, body, chat, e) && may_begin(x->s, e)) {
         if (!make_turns(x))
-            api_fail(e, 503, NULL, "There is not enough memory for this request.");
+            api_no_memory(e);
         else {
             for (size_t i = 0; g->api.stream && i < g->api.n_prompts; i++)
                 sse_begin(x, &g->turns[i]);

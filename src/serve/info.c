@@ -47,7 +47,13 @@ void handle_models(struct exchange *x)
 
 void handle_model(struct exchange *x)
 {
-    if (!x->rest || strcmp(x->rest, x->s->model_id) != 0) {
+    if (!x->rest) {
+        struct api_error e;
+        api_no_memory(&e);
+        reply_error(x, &e);
+        return;
+    }
+    if (strcmp(x->rest, x->s->model_id) != 0) {
         reply_fail(x, 404, "model", "There is no model of this name here.");
         return;
     }

@@ -48,7 +48,7 @@ static void put_generated(struct buf *out, const struct exchange *x)
     put_int(out, "cached_tokens", (int64_t)u.cached);
     put_int(out, "completion_tokens", (int64_t)u.completion);
     buf_printf(out, "\"queued_ms\":%.1f,\"ttft_ms\":%.1f,\"tpot_ms\":%.2f,", m->queued_s * 1e3, m->ttft_ms, m->tpot_ms);
-    put_str(out, "finish", forge_finish_name(g->turns[0].choices[0].finish));
+    put_str(out, "finish", forge_finish_name(turn_finish(&g->turns[0])));
     if (g->error.code)
         put_str(out, "error", g->error.message);
     if (x->s->p.log_text)

@@ -15,10 +15,10 @@ struct token {
     size_t text_len;
 };
 
-static void spell(const struct exchange *x, int32_t id, struct token *out)
+/* For what goes to `to`. */
+static void spell(const struct exchange *x, struct buf *to, int32_t id, struct token *out)
 {
-    size_t n = forge_token_bytes(x->s->e, id, out->bytes, sizeof out->bytes);
-    out->len = n < sizeof out->bytes ? n : sizeof out->bytes;
+    out->len = bytes_of_token(x, to, id, out->bytes, sizeof out->bytes);
     if (utf8_valid(out->bytes, out->len, NULL)) {
         memcpy(out->text, out->bytes, out->len);
         out->text_len = out->len;
@@ -45,7 +45,7 @@ static void put_logprob(struct buf *out, float v)
 static void put_token(struct buf *out, const struct exchange *x, const struct forge_logprob *l)
 {
     struct token t;
-    spell(x, l->id, &t);
+    spell(x, out, l->id, &t);
     buf_puts(out, "{\"token\":");
     buf_put_json(out, t.text, t.text_len);
     buf_puts(out, ",\"logprob\":");
@@ -92,7 +92,7 @@ static void put_best(struct buf *out, const struct exchange *x, const struct for
     struct token t;
     buf_putc(out, '{');
     for (size_t k = 1; k < n; k++) {
-        spell(x, l[k].id, &t);
+        spell(x, out, l[k].id, &t);
         buf_put_json(out, t.text, t.text_len);
         buf_putc(out, ':');
         put_logprob(out, l[k].logprob);
@@ -105,7 +105,7 @@ static void put_cell(struct buf *out, const struct exchange *x, enum column col,
                      size_t *offset)
 {
     struct token t;
-    spell(x, l[0].id, &t);
+    spell(x, out, l[0].id, &t);
     if (col == COL_TOKENS)
         buf_put_json(out, t.text, t.text_len);
     else if (col == COL_LOGPROBS)

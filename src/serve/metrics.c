@@ -27,7 +27,7 @@ void counts_ended(struct server *s, const struct turn *t)
         c->cancelled++;
     } else {
         const struct forge_metrics *m = forge_request_metrics(t->r);
-        enum forge_finish f = t->choices[0].finish;
+        enum forge_finish f = turn_finish(t);
         c->cancelled += f == FORGE_FINISH_CANCELLED;
         c->failed += f == FORGE_FINISH_ERROR;
         c->prompt_tokens += m->input_tokens;

@@ -51,11 +51,6 @@ static const struct field stream_fields[] = {
     {0},
 };
 
-static bool no_memory(struct api_error *e)
-{
-    return api_fail(e, 503, NULL, "There is not enough memory for this request.");
-}
-
 static double or_else(double own, double otherwise)
 {
     return own >= 0 ? own : otherwise;
@@ -88,21 +83,24 @@ static bool read_stops(struct api *a, const cJSON *body, struct api_error *e)
         return api_fail(e, 400, "stop", "'stop' must be a string or a list of strings, not %s.", json_kind(stop));
     a->stops = mem_array(STOPS_MAX, sizeof *a->stops);
     if (!a->stops)
-        return no_memory(e);
+        return api_no_memory(e);
     for (const cJSON *c = cJSON_IsArray(stop) ? stop->child : stop; c; c = c->next) {
         if (a->n_stops == STOPS_MAX)
             return api_fail(e, 400, "stop", "'stop' has more than %d strings.", STOPS_MAX);
         buf_init(&b);
-        const char *wrong = !json_str(c, &b)                 ? "no string"
-                            : b.len == 0                     ? "an empty string"
+        bool is_string = json_str(c, &b);
+        if (b.failed) {
+            buf_fini(&b);
+            return api_no_memory(e);
+        }
+        const char *wrong = !is_string                     ? "no string"
+                            : b.len == 0                   ? "an empty string"
                             : strlen(buf_str(&b)) != b.len ? "a string with a NUL character"
-                                                             : NULL;
+                                                           : NULL;
         if (wrong) {
             buf_fini(&b);
             return api_fail(e, 400, "stop", "'stop' has an element, number %zu, that is %s.", a->n_stops + 1, wrong);
         }
-        if (b.failed)
-            return no_memory(e);
         a->stops[a->n_stops++] = b.data;
         if (c == stop)
             break;
@@ -119,7 +117,7 @@ static bool read_bias(struct api *a, int64_t n_vocab, const cJSON *body, struct 
         return api_fail(e, 400, "logit_bias", "'logit_bias' must be an object, not %s.", json_kind(list));
     a->bias = mem_array(BIAS_MAX, sizeof *a->bias);
     if (!a->bias)
-        return no_memory(e);
+        return api_no_memory(e);
     for (const cJSON *c = list->child; c; c = c->next) {
         char *end;
         long long id = c->string[0] >= '0' && c->string[0] <= '9' ? strtoll(c->string, &end, 10) : -1;
@@ -145,7 +143,7 @@ static bool add_text(struct api *a, const cJSON *item, struct api_error *e)
     bool ok = buf_reserve(&b, 1) && json_str(item, &b) && !b.failed;
     p->text = b.data;
     p->len = b.len;
-    return ok || no_memory(e);
+    return ok || api_no_memory(e);
 }
 
 static bool add_ids(struct api *a, const cJSON *list, struct api_error *e)
@@ -164,7 +162,7 @@ static bool read_prompts(struct api *a, const cJSON *body, struct api_error *e)
                         json_kind(item));
     a->prompts = mem_array(PROMPTS_MAX, sizeof *a->prompts);
     if (!a->prompts)
-        return no_memory(e);
+        return api_no_memory(e);
     if (cJSON_IsString(item))
         return add_text(a, item, e);
     if (!item->child || cJSON_IsNumber(item->child))

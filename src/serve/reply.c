@@ -22,6 +22,11 @@ bool api_fail(struct api_error *e, int status, const char *param, const char *fm
     return false;
 }
 
+bool api_no_memory(struct api_error *e)
+{
+    return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+}
+
 bool api_fail_engine(struct api_error *e, const char *param, const struct forge_error *err)
 {
     switch (err->code) {
@@ -34,7 +39,7 @@ bool api_fail_engine(struct api_error *e, const char *param, const struct forge_
     case FORGE_ERR_FORMAT:
         return api_fail(e, 400, param, "%s", err->message);
     case FORGE_ERR_NOMEM:
-        return api_fail(e, 503, NULL, "There is not enough memory for this request.");
+        return api_no_memory(e);
     case FORGE_ERR_DEVICE:
         return api_fail(e, 500, NULL, "The device failed while it computed this request.");
     case FORGE_ERR_NUMERIC:

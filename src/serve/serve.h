@@ -19,6 +19,7 @@ struct serve_params {
     const char *cors;    /* origin that browsers may call from, "*" = any; NULL = none */
     int max_queue;       /* requests that may wait beyond those that run */
     double timeout;      /* seconds that a client may take to send a request, to take a piece of the answer, or be idle */
+    double keep_alive;   /* seconds without a word after which a stream gets a comment, so that nobody on its way gives up */
     bool log_text;       /* prompts and answers appear in the log */
     /* One line of JSON for each request, without a newline; called by several threads.  NULL = no log. */
     void (*log)(void *user, const char *line);

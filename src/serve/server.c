@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "serve/server.h"
 
-#define TICK 0.1        /* seconds */
-#define ALIVE_AFTER 2.0 /* seconds without a byte in a stream */
+#define UNREAD_MAX ((size_t)16 << 20)
+#define TICK 0.1 /* seconds, at most */
 
 /* The model's file or folder without its place and its suffix: nobody outside is told of paths. */
 static void name_model(struct server *s)
@@ -74,14 +74,16 @@ int server_open(struct server **out, struct forge_engine *e, const struct serve_
     *out = NULL;
     if (p->port < 0 || p->port > 65535)
         return err_set(err, ERR_ARG, "port %d; it must be 0 to 65535", p->port);
-    if (!(p->timeout >= 1 && p->timeout <= 1e6) || p->max_queue < 0)
-        return err_set(err, ERR_ARG, "timeout %g, max_queue %d: out of range", p->timeout, p->max_queue);
+    if (!(p->timeout >= 1 && p->timeout <= 1e6) || !(p->keep_alive > 0 && p->keep_alive <= 1e6) || p->max_queue < 0)
+        return err_set(err, ERR_ARG, "timeout %g, keep_alive %g, max_queue %d: out of range", p->timeout, p->keep_alive,
+                       p->max_queue);
     struct server *s = mem_array(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_NOMEM, "no memory for a server");
     s->e = e;
     s->p = *p;
     s->listen_fd = -1;
+    s->unread_max = UNREAD_MAX;
     atomic_init(&s->draining, false);
     atomic_init(&s->device_failed, false);
     atomic_init(&s->n_requests, 0);
@@ -114,7 +116,7 @@ static void look_after(struct exchange *x, double now)
     if (!x->gone && http_left(x)) {
         x->gone = true;
         gen_cancel(x);
-    } else if (x->gen->api.stream && x->out.len == 0 && now - x->t_sent > ALIVE_AFTER) {
+    } else if (x->gen->api.stream && x->out.len == 0 && now - x->t_sent > x->s->p.keep_alive) {
         sse_alive(x);
         http_resume(x);
     }
@@ -134,7 +136,7 @@ double server_tick(struct server *s)
             shutdown(p->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes */
     bool busy = s->first != NULL;
     mutex_unlock(s->lock);
-    return busy ? TICK : 5 * TICK;
+    return !busy ? 5 * TICK : s->p.keep_alive < 2 * TICK ? s->p.keep_alive / 2 : TICK;
 }
 
 /* ---- the end ---- */

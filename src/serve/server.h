@@ -72,6 +72,7 @@ struct server {
     time_t t_created;
     double t_start;
     int slots;
+    size_t unread_max; /* bytes of a stream that its client may leave untaken */
     atomic_bool draining, device_failed;
     atomic_size_t n_requests; /* of the engine that have not ended */
     struct mutex *lock;       /* guards what follows */
@@ -145,6 +146,7 @@ struct api_error {
 };
 /* Returns false, so that checks can end with it. */
 bool api_fail(struct api_error *e, int status, const char *param, const char *fmt, ...) ATTR_PRINTF(4, 5);
+bool api_no_memory(struct api_error *e);
 /* What failed in the engine, without its words where those may tell of files. */
 bool api_fail_engine(struct api_error *e, const char *param, const struct forge_error *err);
 void reply_error(struct exchange *x, const struct api_error *e);
@@ -244,6 +246,8 @@ struct gen {
 void gen_start(struct exchange *x, bool chat);
 void gen_free(struct exchange *x);
 void gen_cancel(struct exchange *x); /* under x->lock */
+/* Of its choices the end that says most: an error, that it was cancelled, what the first one came to. */
+enum forge_finish turn_finish(const struct turn *t);
 const char *finish_reason(enum forge_finish f, size_t n_calls);
 struct usage {
     uint64_t prompt, completion, cached;
@@ -287,6 +291,8 @@ void handle_metrics(struct exchange *x);
 void handle_tokenize(struct exchange *x);
 void handle_detokenize(struct exchange *x);
 void handle_apply_template(struct exchange *x);
+/* The first `size` bytes that an id stands for: how many.  `out` fails where memory is short. */
+size_t bytes_of_token(const struct exchange *x, struct buf *out, int32_t id, char *bytes, size_t size);
 void handle_completions(struct exchange *x);
 void handle_chat(struct exchange *x);
 void counts_answered(struct exchange *x);          /* a response is through */

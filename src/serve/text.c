@@ -19,6 +19,13 @@ static const struct field tokenize_fields[] = {
     {0},
 };
 
+size_t bytes_of_token(const struct exchange *x, struct buf *out, int32_t id, char *bytes, size_t size)
+{
+    size_t n = forge_token_bytes(x->s->e, id, bytes, size);
+    out->failed |= n == SIZE_MAX;
+    return n == SIZE_MAX ? 0 : n < size ? n : size;
+}
+
 static void put_tokens(struct exchange *x, const int32_t *ids, size_t n, bool with_pieces)
 {
     struct buf *out = &x->reply.body;
@@ -29,9 +36,9 @@ static void put_tokens(struct exchange *x, const int32_t *ids, size_t n, bool wi
         buf_putc(out, '[');
         for (size_t i = 0; i < n; i++) {
             char piece[256];
-            size_t len = forge_token_bytes(x->s->e, ids[i], piece, sizeof piece);
+            size_t len = bytes_of_token(x, out, ids[i], piece, sizeof piece);
             buf_printf(out, "{\"id\":%d,\"piece\":", (int)ids[i]);
-            buf_put_json(out, piece, len < sizeof piece ? len : sizeof piece);
+            buf_put_json(out, piece, len);
             buf_puts(out, "},");
         }
         put_end(out, "]");
@@ -54,17 +61,20 @@ static bool tokenize(struct exchange *x, const cJSON *body, struct api_error *e)
     if (!fields_read(tokenize_fields, body, &f, e))
         return false;
     buf_init(&text);
-    json_str(item, &text);
+    if (!json_str(item, &text) || text.failed) {
+        buf_fini(&text);
+        return api_no_memory(e);
+    }
     int rc = forge_tokenize(x->s->e, buf_str(&text), text.len,
                             (f.add_special ? 0u : (unsigned)FORGE_TEXT_NO_BOS) |
                                 (f.parse_special ? (unsigned)FORGE_TEXT_PARSE_SPECIAL : 0u),
                             &ids, &n, &err);
-    bool ok = rc == 0 && !text.failed;
     buf_fini(&text);
-    if (ok)
-        put_tokens(x, ids, n, f.with_pieces);
+    if (rc < 0)
+        return api_fail_engine(e, name, &err);
+    put_tokens(x, ids, n, f.with_pieces);
     forge_free(ids);
-    return ok || api_fail_engine(e, name, &err);
+    return true;
 }
 
 static bool detokenize(struct exchange *x, const cJSON *body, struct api_error *e)
