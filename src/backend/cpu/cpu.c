@@ -4,7 +4,6 @@
  * used where they lie in the mapped file. */
 #include "backend/cpu/cpu.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,25 +11,36 @@
 #include "base/mem.h"
 
 /* ---- work over threads ---- */
+/* Each thread has a share of its own, in a row, so that what it reads follows what it read and what it asked for ahead
+ * of itself is its own; one that is done takes parts of the others' shares. */
 struct range_job {
     struct cpu *cpu;
     range_fn *fn;
     const void *arg;
     int64_t n, grain;
-    atomic_llong next; /* first item nobody has taken */
 };
+
+/* Where thread t's share begins: whole grains. */
+static int64_t share_start(const struct range_job *job, int t)
+{
+    int64_t grains = (job->n + job->grain - 1) / job->grain, at = grains * t / job->cpu->n_threads * job->grain;
+    return at < job->n ? at : job->n;
+}
 
 static void take_parts(void *arg, int thread, int n_threads)
 {
     struct range_job *job = arg;
 
-    (void)n_threads;
-    for (;;) {
-        int64_t lo = atomic_fetch_add_explicit(&job->next, job->grain, memory_order_relaxed);
-        if (lo >= job->n)
-            return;
-        int64_t hi = job->n - lo < job->grain ? job->n : lo + job->grain;
-        job->fn(job->cpu, job->arg, lo, hi, job->cpu->scratch[thread]);
+    for (int i = 0; i < n_threads; i++) {
+        int owner = (thread + i) % n_threads;
+        int64_t end = share_start(job, owner + 1);
+        for (;;) {
+            int64_t lo = atomic_fetch_add_explicit(&job->cpu->shares[owner].next, job->grain, memory_order_relaxed);
+            if (lo >= end)
+                break;
+            int64_t hi = end - lo < job->grain ? end : lo + job->grain;
+            job->fn(job->cpu, job->arg, lo, hi, job->cpu->scratch[thread]);
+        }
     }
 }
 
@@ -42,7 +52,8 @@ void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void
         fn(cpu, arg, 0, n, cpu->scratch[0]);
         return;
     }
-    atomic_init(&job.next, 0);
+    for (int t = 0; t < cpu->n_threads; t++)
+        atomic_store_explicit(&cpu->shares[t].next, share_start(&job, t), memory_order_relaxed);
     pool_run(cpu->pool, take_parts, &job);
 }
 
@@ -61,6 +72,7 @@ static void cpu_close(struct backend *be)
     for (int t = 0; cpu->scratch != NULL && t < cpu->n_threads; t++)
         free(cpu->scratch[t]);
     free(cpu->scratch);
+    free(cpu->shares);
     for (int kind = 0; kind < FAST_KINDS; kind++)
         free(cpu->xq[kind]);
     free(cpu->order);
@@ -132,8 +144,9 @@ int cpu_open(struct backend **out, const struct backend_params *params, struct e
         goto fail;
     cpu->n_threads = pool_size(cpu->pool);
     cpu->scratch = mem_array((size_t)cpu->n_threads, sizeof(struct kern_scratch *));
+    cpu->shares = mem_aligned(64, (size_t)cpu->n_threads * sizeof *cpu->shares);
     for (int t = 0; t < cpu->n_threads; t++)
-        if (cpu->scratch == NULL ||
+        if (cpu->scratch == NULL || cpu->shares == NULL ||
             (cpu->scratch[t] = mem_aligned(64, sizeof(struct kern_scratch))) == NULL) {
             rc = err_set(err, ERR_NOMEM, "cpu: no memory for the scratch of %d threads", cpu->n_threads);
             goto fail;

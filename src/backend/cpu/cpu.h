@@ -4,9 +4,16 @@
 #ifndef FORGE_BACKEND_CPU_CPU_H
 #define FORGE_BACKEND_CPU_CPU_H
 
+#include <stdatomic.h>
+
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "base/thread.h"
+
+/* The first item of a thread's share that nobody has taken; a line of its own. */
+struct cpu_share {
+    _Alignas(64) atomic_llong next;
+};
 
 struct cpu {
     struct backend be;
@@ -15,6 +22,7 @@ struct cpu {
     int n_threads;
     enum backend_math math;
     struct kern_scratch **scratch; /* [n_threads] */
+    struct cpu_share *shares;      /* [n_threads] */
     struct kern_xblock *xq[FAST_KINDS]; /* rows of x rounded under `fast`; grown at need, kept */
     size_t n_xq[FAST_KINDS];
     /* of linear_experts; grown at need, kept */

@@ -256,6 +256,9 @@ V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
     _mm512_storeu_si512(q + 64, _mm512_sub_epi8(b, centre));
 }
 
+#ifdef __AVX512VNNI__
+#define FAST_ROWS "backend/cpu/kern_avx512_rows.h"
+#endif
 #define FAR_W 8
 #define SCORES_1 16
 #define SCORES_2 8

@@ -37,6 +37,14 @@ INLINE void put_scale(struct fast_block *b, V16 s, V16 m)
     v_store(b->m[0], m);
 }
 
+/* Of a type that is rounded by 16, but has one scale. */
+INLINE void put_scales(struct fast_block *b, V16 s, V16 m)
+{
+    put_scale(b, s, m);
+    v_store(b->s[1], s);
+    v_store(b->m[1], m);
+}
+
 #define LOW_NIBBLES(v) vi_and((v), vi_splat(0x0f0f0f0f))
 #define HIGH_NIBBLES(v) vi_and(vi_shr((v), 4), vi_splat(0x0f0f0f0f))
 
@@ -69,11 +77,10 @@ INLINE void unpack_small(struct fast_block *b, const uint8_t *p, size_t stride, 
 
     V16 m = min ? vi_half(vi_shr(head, 16)) : v_mul(d, v_splat(fifth ? -16.0f : -8.0f));
 
-    put_scale(b, d, m);
-    if (min) { /* rounded by 16 */
-        v_store(b->s[1], d);
-        v_store(b->m[1], m);
-    }
+    if (min)
+        put_scales(b, d, m);
+    else
+        put_scale(b, d, m);
     if (fifth)
         high = vi_gather(p + at, stride);
     vi_transpose(t, p + at + (fifth ? 4 : 0), stride);
@@ -109,13 +116,12 @@ INLINE void unpack_q5_1(struct fast_block *b, const uint8_t *p, size_t stride)
     unpack_small(b, p, stride, true, true);
 }
 
-/* The 6-bit scales and minima of 8 groups (tensor/quant_k.c), with d and dmin at p and p + 2. */
-INLINE void k_scales(struct fast_block *b, const uint8_t *p, size_t stride)
+/* The 6-bit scales and minima of 8 groups (tensor/quant_k.c) from the first 16 bytes of 16 rows, transposed. */
+INLINE void k_scales(struct fast_block *b, const VI head[4])
 {
-    VI head = vi_gather(p, stride), w[3], six = vi_splat(63), four = vi_splat(15), two = vi_splat(0x30);
-    V16 d = vi_half(head), dmin = v_mul(vi_half(vi_shr(head, 16)), v_splat(-1.0f));
+    const VI *w = head + 1, six = vi_splat(63), four = vi_splat(15), two = vi_splat(0x30);
+    V16 d = vi_half(head[0]), dmin = v_mul(vi_half(vi_shr(head[0], 16)), v_splat(-1.0f));
 
-    UNROLL for (int i = 0; i < 3; i++) w[i] = vi_gather(p + 4 + 4 * i, stride);
     UNROLL for (int g = 0; g < 4; g++)
     {
         VI a = vi_shr(w[0], 8 * g), c = vi_shr(w[1], 8 * g), e = vi_shr(w[2], 8 * g);
@@ -129,7 +135,8 @@ INLINE void unpack_k(struct fast_block *b, const uint8_t *p, size_t stride, bool
 {
     VI t[4], high[2][4];
 
-    k_scales(b, p, stride);
+    vi_transpose(t, p, stride);
+    k_scales(b, t);
     UNROLL for (int half = 0; half < 2 && fifth; half++) vi_transpose(high[half], p + 16 + 16 * half, stride);
     UNROLL for (int pair = 0; pair < 4; pair++)
         UNROLL for (int half = 0; half < 2; half++)
@@ -158,21 +165,24 @@ INLINE void unpack_q5_k(struct fast_block *b, const uint8_t *p, size_t stride)
     unpack_k(b, p, stride, true);
 }
 
-INLINE void unpack_q6_k(struct fast_block *b, const uint8_t *p, size_t stride)
+/* 16 scales of a byte each, transposed */
+INLINE void q6_scales(struct fast_block *b, V16 d, const VI words[4])
 {
-    VI low[4], high[4];
-    V16 d = vi_half(vi_shr(vi_gather(p + 206, stride), 16));
-
     UNROLL for (int i = 0; i < 4; i++)
-    { /* 4 scales a word */
-        VI w = vi_gather(p + 192 + 4 * i, stride);
         UNROLL for (int g = 0; g < 4; g++)
         {
-            V16 s = v_mul(d, vi_f32(vi_sar(vi_shl(w, 24 - 8 * g), 24)));
+            V16 s = v_mul(d, vi_f32(vi_sar(vi_shl(words[i], 24 - 8 * g), 24)));
             v_store(b[2 * i + g / 2].s[g % 2], s);
             v_store(b[2 * i + g / 2].m[g % 2], v_mul(s, v_splat(-32.0f)));
         }
-    }
+}
+
+INLINE void unpack_q6_k(struct fast_block *b, const uint8_t *p, size_t stride)
+{
+    VI low[4], high[4];
+
+    vi_transpose(low, p + 192, stride);
+    q6_scales(b, vi_half(vi_shr(vi_gather(p + 206, stride), 16)), low);
     /* of 128 values group g takes nibble g / 2 of low bytes 32 (g % 2) .. and bits 2 g of the high bytes */
     UNROLL for (int part = 0; part < 2; part++)
         UNROLL for (int half = 0; half < 2; half++)
@@ -342,11 +352,19 @@ static void fast_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t 
     }
 }
 
+#ifdef FAST_ROWS
+#include FAST_ROWS
+#endif
+
 static void linear_fast(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s)
 {
     int64_t rows = FAST_BYTES / (a->k / 32 * (int64_t)sizeof *a->xq) / FAST_TILE_MAX * FAST_TILE_MAX;
     int64_t most = KERN_ROWS * KERN_PANEL; /* all of scratch.acc */
 
+#ifdef FAST_ROWS
+    if (a->n_rows == 1)
+        o0 = fast_one_row(a, o0, o1, s);
+#endif
     rows = rows < 64 ? 64 : rows < most ? rows : most;
     for (int64_t r = 0; r < a->n_rows; r += rows)
         for (int64_t o = o0; o < o1; o += KERN_PANEL)
