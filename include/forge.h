@@ -135,7 +135,7 @@ void forge_devices_free(struct forge_devices *d);
 /* ---- engine: a loaded model on its devices ---- */
 enum forge_math { FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST };
 enum forge_gemm { FORGE_GEMM_AUTO, FORGE_GEMM_OWN, FORGE_GEMM_CLBLAST };
-enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 };
+enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 }; /* the last is refused: no backend has it yet */
 enum forge_load_phase { FORGE_LOAD_WEIGHTS, FORGE_LOAD_KERNELS }; /* weights in tensors; then kernels that are compiled */
 
 struct forge_engine_params {
@@ -399,7 +399,7 @@ struct forge_request_params {
      * forge_submit where it is another model's, cut short or damaged. */
     const char *session_load;
     /* Where the ids of the first sample, and what was computed of them, are written when it ends by itself.  Where
-     * that fails, the request ends with an error. */
+     * that fails, its text has been told, and the request has an error. */
     const char *session_save;
     /* The prompt as a conversation, instead of text and ids: JSON as forge_chat_render takes it; messages_len bytes
      * (default FORGE_TERMINATED).  Of text_flags, FORGE_TEXT_NO_BOS counts. */
@@ -410,7 +410,7 @@ struct forge_request_params {
 /* Times in seconds unless named _ms; 0 = did not happen. */
 struct forge_metrics {
     uint64_t input_tokens, output_tokens;
-    uint64_t cached_tokens; /* of the prompt: not computed, as an earlier request with the same start had them */
+    uint64_t cached_tokens; /* not computed, as an earlier request with the same start, or session_load, had them */
     double queued_s, prefill_s, decode_s;
     double ttft_ms;       /* submit to first new token */
     double tpot_ms;       /* mean over the tokens after the first */
@@ -432,7 +432,8 @@ void forge_request_free(struct forge_request *r);   /* cancels when it still run
 
 /* FORGE_FINISH_NONE also where there is no such sample. */
 enum forge_finish forge_request_finish(const struct forge_request *r, int sample);
-/* The error of a request that ended with FORGE_FINISH_ERROR; code 0 otherwise. */
+/* The error of a request that ended with FORGE_FINISH_ERROR, or whose session could not be saved (its text is whole);
+ * code 0 otherwise. */
 const struct forge_error *forge_request_error(const struct forge_request *r);
 const struct forge_metrics *forge_request_metrics(const struct forge_request *r);
 uint64_t forge_request_seed(const struct forge_request *r);

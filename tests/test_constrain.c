@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "tests/engine_kit.h"
 #include "tests/schema_kit.h"
 
@@ -143,6 +144,29 @@ START_TEST(refused)
 }
 END_TEST
 
+/* An end id that is a text of its own, too: where the text may not end, it is none of those that may come. */
+START_TEST(end_that_is_a_text)
+{
+    struct forge_engine_params ep = engine_params(TINY "/model.safetensors");
+    struct forge_request_params p = request_params("Once", 4);
+    struct forge_error err = {0};
+    struct forge_request *r;
+    cJSON *config = test_json(TINY "/config.json");
+    cJSON_SetNumberHelper(cJSON_GetObjectItem(config, "eos_token_id"), 77); /* "n" */
+    char *text = cJSON_PrintUnformatted(config);
+    ep.config = test_tmp("config.json");
+    ck_assert_int_eq(path_replace(ep.config, text, strlen(text), NULL, 0, NULL), 0);
+    p.grammar = "root ::= \"nq\""; /* that is no id, "n" is */
+    struct forge_engine *e = engine_with(&ep);
+    ck_assert_int_lt(forge_generate(e, &p, &r, &err), 0);
+    ck_assert_msg(strstr(err.message, "the grammar allows no token here") != NULL, "%s", err.message);
+    forge_request_free(r);
+    forge_engine_close(e);
+    cJSON_free(text);
+    cJSON_Delete(config);
+}
+END_TEST
+
 /* More grammars than are kept, used again, with requests that still hold theirs. */
 START_TEST(many_grammars)
 {
@@ -176,6 +200,7 @@ int main(void)
     tcase_add_test(t, together);
     tcase_add_test(t, raw);
     tcase_add_test(t, refused);
+    tcase_add_test(t, end_that_is_a_text);
     tcase_add_test(t, many_grammars);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -488,7 +488,8 @@ START_TEST(requests_refused)
     REFUSED(FORGE_ERR_ARG, "n_logprobs", p.n_logprobs = 3073);
     REFUSED(FORGE_ERR_ARG, "deadline", p.deadline_s = -1);
     REFUSED(FORGE_ERR_ARG, "deadline", p.deadline_s = (double)NAN);
-    REFUSED(FORGE_ERR_ARG, "text_flags", p.text_flags = 64);
+    REFUSED(FORGE_ERR_ARG, "text_flags has unknown bits (0x40)", p.text_flags = 65);
+    REFUSED(FORGE_ERR_ARG, "chat_flags has unknown bits (0x8)", p.chat_flags = 8);
     REFUSED(FORGE_ERR_ARG, "stop string", p.stops = &empty; p.n_stops = 1);
     REFUSED(FORGE_ERR_ARG, "stops is NULL", p.stops = NULL; p.n_stops = 1);
     REFUSED(FORGE_ERR_ARG, "bias is NULL", p.sampling.bias = NULL; p.sampling.n_bias = 1);
@@ -507,6 +508,14 @@ START_TEST(requests_refused)
     ck_assert_msg(strstr(err.message, "3072 (number 1)") != NULL, "%s", err.message);
     ck_assert_int_eq(forge_detokenize(e, &below, 1, 0, &text, &len, NULL), FORGE_ERR_ARG);
     ck_assert_int_eq(forge_engine_open(&none, NULL, &err), FORGE_ERR_ARG);
+    submit_refused(e, NULL, FORGE_ERR_ARG, "no parameters");
+    int32_t *ids;
+    struct forge_chat_parser *parser;
+    ck_assert_int_eq(forge_tokenize(e, "a", 1, 64, &ids, &len, &err), FORGE_ERR_ARG);
+    ck_assert_int_eq(forge_chat_render(e, "[]", 2, 64, &text, &len, NULL, NULL, &err), FORGE_ERR_ARG);
+    ck_assert_int_eq(forge_chat_parser_new(&parser, NULL, 0, 64, &err), FORGE_ERR_ARG);
+    ck_assert_msg(strstr(err.message, "0x40") != NULL, "%s", err.message);
+    ck_assert_uint_eq(forge_token_bytes(e, 0, NULL, 0), 1);
     ck_assert_int_eq(forge_step(e, NULL), 0);
     forge_engine_close(e);
 }

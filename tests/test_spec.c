@@ -366,6 +366,18 @@ START_TEST(ratio_has_the_distribution)
 }
 END_TEST
 
+/* What the target may not choose is not accepted either, be it all that tells both apart. */
+START_TEST(ratio_accepts_what_may_come)
+{
+    struct sampler_cand pv[] = {{0, 0.25f}, {1, 0.75f}}, qv[] = {{0, 0.25f}, {1, 0.75f}, {2, 1e-12f}};
+    struct accept_dist p = {pv, 2}, q = {qv, 3};
+    int32_t id = -1;
+    ck_assert(!accept_ratio(&p, &q, 2, 0.5, 0.5, &id));
+    ck_assert_int_eq(id, 1);
+    ck_assert(accept_ratio(&p, &q, 0, 0.5, 0.5, &id));
+}
+END_TEST
+
 /* Second ids of 20 000 samples of a model, with drafts and without: as two draws from one distribution. */
 static void second_ids(struct forge_engine *e, enum forge_draft_accept accept, uint64_t seed, int *counts, int n_vocab)
 {
@@ -436,6 +448,7 @@ int main(void)
     tcase_add_test(t, drafting_goes_on);
     tcase_add_test(t, what_is_refused);
     tcase_add_loop_test(t, ratio_has_the_distribution, 0, (int)(sizeof pairs / sizeof *pairs));
+    tcase_add_test(t, ratio_accepts_what_may_come);
     tcase_add_test(t, ratio_in_the_engine);
     suite_add_tcase(s, t);
     return test_main(s);

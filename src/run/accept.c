@@ -27,6 +27,15 @@ static double excess(const struct sampler_cand *p, const struct accept_dist *q, 
     return more > 0 ? more : 0;
 }
 
+static int32_t likeliest(const struct accept_dist *p)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < p->n; i++)
+        if (p->v[i].p > p->v[best].p)
+            best = i;
+    return p->v[best].id;
+}
+
 bool accept_ratio(const struct accept_dist *p, const struct accept_dist *q, int32_t drafted, double u_accept, double u_draw,
                   int32_t *id)
 {
@@ -36,8 +45,10 @@ bool accept_ratio(const struct accept_dist *p, const struct accept_dist *q, int3
         return true;
     for (size_t i = 0; i < p->n; i++)
         sum += excess(&p->v[i], q, drafted, &j);
-    if (sum <= 0) /* both are the same but for rounding */
+    if (sum <= 0 && prob(p, drafted) > 0) /* both are the same but for rounding */
         return true;
+    if (sum <= 0)
+        *id = likeliest(p);
     j = 0;
     for (size_t i = 0; i < p->n; i++) {
         double more = excess(&p->v[i], q, drafted, &j);

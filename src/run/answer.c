@@ -21,8 +21,11 @@ int forge_chat_parser_new(struct forge_chat_parser **out, const char *prompt, si
                           struct forge_error *err)
 {
     struct err er = {0};
-    struct forge_chat_parser *p = mem_array(1, sizeof *p);
-    *out = p;
+    int rc = engine_flags_check("flags", flags, (unsigned)(FORGE_ANSWER_TOOLS | FORGE_ANSWER_ONLY_CALLS), &er);
+    *out = NULL;
+    if (rc < 0)
+        return engine_error(err, rc, &er);
+    struct forge_chat_parser *p = *out = mem_array(1, sizeof *p);
     if (!p)
         return engine_error(err, err_set(&er, ERR_NOMEM, "no memory for a parser of answers"), &er);
     if (prompt && prompt_len == FORGE_TERMINATED)

@@ -38,6 +38,11 @@ void engine_close_chat(struct forge_engine *e)
     free(e->chat_error);
 }
 
+int engine_chat_flags_check(const char *name, unsigned flags, struct err *err)
+{
+    return engine_flags_check(name, flags, (unsigned)(FORGE_CHAT_NO_GENERATION_PROMPT | FORGE_CHAT_NO_THINKING), err);
+}
+
 static int render(const struct forge_engine *e, const char *json, size_t len, unsigned flags, struct marked *text, struct err *err)
 {
     if (!e->chat && e->chat_error)
@@ -86,7 +91,9 @@ int forge_chat_render(const struct forge_engine *e, const char *json, size_t jso
         *text = NULL;
     if (ids)
         *ids = NULL;
-    int rc = json ? render(e, json, json_len, flags, &m, &er) : err_set(&er, ERR_ARG, "messages: there are none");
+    int rc = json ? engine_chat_flags_check("flags", flags, &er) : err_set(&er, ERR_ARG, "messages: there are none");
+    if (rc == 0)
+        rc = render(e, json, json_len, flags, &m, &er);
     if (rc == 0 && ids)
         rc = chat_encode(e->l.tokenizer, &m, true, &l, &er);
     if (rc == 0 && ids && !l.v && !(l.v = calloc(1, sizeof *l.v)))

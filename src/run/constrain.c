@@ -209,7 +209,7 @@ int constrain_look(struct constrain *c, struct constrain_place *at, struct err *
         uint64_t bit = (uint64_t)1 << (id & 63);
         if (id < 0 || id >= c->trie->n_ids)
             continue;
-        n += may_end;
+        n += (int)may_end - ((c->mask[id / 64] & bit) != 0); /* the grammar may know it as a text, too */
         c->mask[id / 64] = may_end ? c->mask[id / 64] | bit : c->mask[id / 64] & ~bit;
     }
     if (n > 0)

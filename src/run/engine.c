@@ -197,8 +197,6 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     struct forge_engine_params p;
     struct load_params lp;
     struct load_watch watch;
-    if (!given)
-        return err_set(err, ERR_ARG, "no parameters are given");
     forge_engine_params_init(&p, sizeof p);
     int rc = engine_params_copy(&p, sizeof p, given, "forge_engine_params_init", err);
     if (rc == 0)
@@ -247,6 +245,7 @@ void forge_engine_close(struct forge_engine *e)
     free(e->served);
     free(e->best);
     free(e->logits);
+    free(e->dists);
     constrain_pool_fini(&e->grammars);
     draft_close(e->draft);
     engine_close_chat(e);

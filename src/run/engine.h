@@ -59,6 +59,8 @@ struct forge_engine {
     size_t n_running, n_busy;           /* of them; their requests */
     size_t turn;                        /* whose row of decoding comes first, where a step cannot have all */
     struct sample **served;             /* [max_seqs] scratch: those in the step */
+    struct sampler_cand *dists;         /* [n_dists] that the drafts of the step were drawn from */
+    size_t n_dists, dists_cap;
     struct forge_engine_stats stats;
     bool in_step;                       /* callbacks must not step or close; what they free goes after it */
     size_t n_freed;                     /* requests that were freed and are still in the list */
@@ -69,11 +71,9 @@ struct forge_engine {
 /* Queued again after preemption.  Prefill: there is no new id yet. */
 enum phase { PHASE_QUEUED, PHASE_PREFILL, PHASE_DECODE, PHASE_DONE };
 
-/* Distributions that drafts were drawn from: the j-th ends at ends[j]; n 0 = they were not drawn. */
-struct spec_dists {
-    struct sampler_cand *v;
-    size_t *ends;
-    size_t n, cap, ends_cap;
+/* Where in the engine's `dists` the distribution lies that a draft was drawn from. */
+struct spec_dist {
+    size_t from, n;
 };
 
 /* One of n_samples continuations: what the scheduler runs.  The first computes the prompt, the others fork its pages
@@ -104,7 +104,7 @@ struct sample {
     uint64_t round;     /* of drafting */
     int draft_slot;     /* in the draft model's cache, -1 = none */
     int64_t draft_len, draft_ok; /* stored there; of that with ids which are the sample's */
-    struct spec_dists q; /* of the drafts, under the ratio rule */
+    struct spec_dist *q; /* [draft_max] of the drafts, under the ratio rule; NULL = they are not drawn */
 };
 
 struct forge_request {
@@ -171,7 +171,11 @@ void engine_meet_devices(struct forge_engine *e);
 /* Brings the placement up to what the instances have counted. */
 void engine_place(struct forge_engine *e);
 
+/* An error where `flags` has a bit that is not `known`. */
+int engine_flags_check(const char *name, unsigned flags, unsigned known, struct err *err);
+
 /* ---- chat.c ---- */
+int engine_chat_flags_check(const char *name, unsigned flags, struct err *err);
 /* The chat template: `given`, else the model's own. */
 int engine_open_chat(struct forge_engine *e, const char *tokenizer, const char *given, struct err *err);
 void engine_close_chat(struct forge_engine *e);
@@ -179,6 +183,7 @@ void engine_close_chat(struct forge_engine *e);
 int engine_chat_ids(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, struct err *err);
 
 /* ---- prompt.c ---- */
+int engine_text_flags_check(const char *name, unsigned flags, struct err *err);
 /* The request's ids from its text or ids, by the rule for an empty prompt; refuses what cannot fit. */
 int prompt_make(struct ids *out, const struct forge_engine *e, const struct forge_request_params *p, const struct session *before,
                 struct err *err);
@@ -209,6 +214,8 @@ void request_reap(struct forge_engine *e);
 /* Drafts ids for samples whose rows of this step are followed by a new one: `left` rows more at most, which are added
  * to n_rows. */
 void spec_propose(struct forge_engine *e, int left);
+/* What the drafts of a sample that begins take. */
+int spec_reserve(struct sample *s);
 /* Draws the j-th draft of a sample from a draft model's logits. */
 int spec_draw(struct sample *s, const float *logits, int j, int32_t *id);
 /* Takes the new ids of the step: one, and one more for each draft that was accepted. */

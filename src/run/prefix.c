@@ -328,14 +328,22 @@ void kv_keep(struct kv *kv, int seq, const struct kv_ids *ids, int64_t n)
     touch(kv, seq);
 }
 
-/* Does a prefix of so many pages have all that the rows after it look into? */
-static bool is_whole(const struct kv *kv, const struct link *links, int64_t columns)
+/* The most pages, of so many, that have all that the rows after them look into. */
+static int64_t longest_whole(const struct kv *kv, const struct link *links, int64_t columns)
 {
+    int64_t lost[CONFIG_KV_GROUPS_MAX], whole = 0; /* the last page that is not there */
     for (int g = 0; g < kv->n_groups; g++)
-        for (int64_t i = kv_first_page(kv, g, columns * kv->page); i < columns; i++)
+        lost[g] = -1;
+    for (int64_t i = 0; i < columns; i++) {
+        bool all = true;
+        for (int g = 0; g < kv->n_groups; g++) {
             if (kv->prefix->nodes[links[i].at].pages[g] < 0)
-                return false;
-    return true;
+                lost[g] = i;
+            all = all && lost[g] < kv_first_page(kv, g, (i + 1) * kv->page);
+        }
+        whole = all ? i + 1 : whole;
+    }
+    return whole;
 }
 
 int64_t kv_find(struct kv *kv, int seq, const struct kv_ids *ids, int64_t most)
@@ -356,8 +364,7 @@ int64_t kv_find(struct kv *kv, int seq, const struct kv_ids *ids, int64_t most)
         parent = kv->prefix->nodes[at].id;
         links[n] = (struct link){parent, at};
     }
-    while (n > 0 && !is_whole(kv, links, n))
-        n--;
+    n = longest_whole(kv, links, n);
     for (int g = 0; g < kv->n_groups && n > 0; g++) {
         struct kv_pool *pool = &kv->pools[g];
         s->lo[g] = kv_first_page(kv, g, n * kv->page);

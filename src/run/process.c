@@ -59,6 +59,8 @@ int engine_error(struct forge_error *out, int rc, const struct err *e)
 int engine_params_copy(void *out, size_t size, const void *given, const char *init, struct err *err)
 {
     size_t given_size;
+    if (!given)
+        return err_set(err, ERR_ARG, "no parameters are given");
     memcpy(&given_size, given, sizeof given_size);
     if (given_size < sizeof given_size)
         return err_set(err, ERR_ARG, "the parameters were not set up by %s", init);
@@ -69,6 +71,11 @@ int engine_params_copy(void *out, size_t size, const void *given, const char *in
                            given_size, size);
     memcpy(out, given, given_size < size ? given_size : size);
     return 0;
+}
+
+int engine_flags_check(const char *name, unsigned flags, unsigned known, struct err *err)
+{
+    return flags & ~known ? err_set(err, ERR_ARG, "%s has unknown bits (0x%x)", name, flags & ~known) : 0;
 }
 
 const char *forge_finish_name(enum forge_finish f)

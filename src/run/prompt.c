@@ -6,6 +6,11 @@
 
 #include "run/engine.h"
 
+int engine_text_flags_check(const char *name, unsigned flags, struct err *err)
+{
+    return engine_flags_check(name, flags, (unsigned)(FORGE_TEXT_NO_BOS | FORGE_TEXT_PARSE_SPECIAL), err);
+}
+
 static unsigned encode_flags(unsigned flags)
 {
     return (flags & FORGE_TEXT_NO_BOS ? 0u : (unsigned)TOK_ADD_SPECIAL) |
@@ -22,7 +27,9 @@ int forge_tokenize(const struct forge_engine *e, const char *text, size_t text_l
     *n_ids = 0;
     if (text_len == FORGE_TERMINATED)
         text_len = strlen(text);
-    int rc = tokenizer_encode(e->l.tokenizer, text, text_len, encode_flags(flags), &l, &er);
+    int rc = engine_text_flags_check("flags", flags, &er);
+    if (rc == 0)
+        rc = tokenizer_encode(e->l.tokenizer, text, text_len, encode_flags(flags), &l, &er);
     if (rc == 0 && !l.v && !(l.v = malloc(sizeof *l.v))) /* no ids is still an array */
         rc = err_set(&er, ERR_NOMEM, "no memory for ids");
     if (rc < 0) {

@@ -49,11 +49,8 @@ static int check_params(const struct forge_request_params *p, int64_t n_vocab, s
         return err_set(err, ERR_ARG, "deadline_s is %g; it must be 0 (none) or more", p->deadline_s);
     if (p->messages && (p->text || p->ids))
         return err_set(err, ERR_ARG, "a request has messages and also text or ids");
-    if (p->chat_flags & ~(unsigned)(FORGE_CHAT_NO_GENERATION_PROMPT | FORGE_CHAT_NO_THINKING))
-        return err_set(err, ERR_ARG, "chat_flags has unknown bits (0x%x)", p->chat_flags);
-    if (p->text_flags & ~(unsigned)(FORGE_TEXT_NO_BOS | FORGE_TEXT_PARSE_SPECIAL))
-        return err_set(err, ERR_ARG, "text_flags has unknown bits (0x%x)", p->text_flags);
-    return 0;
+    int rc = engine_chat_flags_check("chat_flags", p->chat_flags, err);
+    return rc < 0 ? rc : engine_text_flags_check("text_flags", p->text_flags, err);
 }
 
 static int copy_sampling(struct forge_request *r, const struct forge_sampling *s, struct err *err)
@@ -90,8 +87,7 @@ static void free_parts(struct forge_request *r)
         buf_fini(&r->samples[i].fresh);
         stop_free(r->samples[i].stop);
         free(r->samples[i].logprobs);
-        free(r->samples[i].q.v);
-        free(r->samples[i].q.ends);
+        free(r->samples[i].q);
         constrain_end(&r->samples[i].place);
     }
     free(r->samples);

@@ -66,6 +66,8 @@ static int begin(struct sample *s)
     if (rc == 0)
         rc = reserve(s);
     if (rc == 0)
+        rc = spec_reserve(s);
+    if (rc == 0)
         rc = detok_new(&s->detok, r->e->l.tokenizer, r->prompt.v, r->prompt.n, !r->p.keep_special, &r->err);
     if (rc == 0 && r->has_first) {
         s->recompute = (int64_t)r->prompt.n; /* whatever of it this one has to compute */

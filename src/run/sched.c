@@ -157,6 +157,8 @@ void sched_admit(struct forge_engine *e)
         if (!next || !has_room(e, next))
             return;
         running_start(next);
+        if (!e->l.kv) /* no device could be opened again: the others' turn is in another step */
+            return;
     }
 }
 

@@ -82,10 +82,10 @@ static void look_up(struct sample *s)
 void spec_propose(struct forge_engine *e, int left)
 {
     size_t n = 0;
+    e->n_dists = 0;
     for (size_t i = 0; i < e->n_running; i++) {
         struct sample *s = e->running[i];
         s->n_draft = e->draft_max > 0 && s->n_rows > 0 ? wanted(s, left) : 0;
-        s->q.n = 0;
         left -= s->n_draft;
         if (s->n_draft == 0)
             continue;
@@ -105,20 +105,26 @@ static bool by_ratio(const struct forge_request *r)
     return r->p.draft_accept == FORGE_DRAFT_RATIO && !step_is_plain(r);
 }
 
+int spec_reserve(struct sample *s)
+{
+    struct forge_engine *e = s->r->e;
+    if (!e->draft || !by_ratio(s->r) || s->q)
+        return 0;
+    s->q = mem_array((size_t)e->draft_max, sizeof *s->q);
+    return s->q ? 0 : err_set(&s->r->err, ERR_NOMEM, "no memory for %d drafts", e->draft_max);
+}
+
 /* Keeps the distribution that the j-th draft is drawn from. */
 static int keep_dist(struct sample *s, const struct sampler_cand *c, size_t n, int j)
 {
-    struct spec_dists *q = &s->q;
-    size_t *ends = mem_grow(q->ends, &q->ends_cap, (size_t)j + 1, sizeof *ends);
-    if (ends)
-        q->ends = ends;
-    struct sampler_cand *grown = ends ? mem_grow(q->v, &q->cap, q->n + n, sizeof *grown) : NULL;
+    struct forge_engine *e = s->r->e;
+    struct sampler_cand *grown = mem_grow(e->dists, &e->dists_cap, e->n_dists + n, sizeof *grown);
     if (!grown)
         return err_set(&s->r->err, ERR_NOMEM, "no memory for a distribution of %zu ids", n);
-    q->v = grown;
-    memcpy(grown + q->n, c, n * sizeof *c);
-    q->n += n;
-    q->ends[j] = q->n;
+    e->dists = grown;
+    memcpy(grown + e->n_dists, c, n * sizeof *c);
+    s->q[j] = (struct spec_dist){e->n_dists, n};
+    e->n_dists += n;
     return 0;
 }
 
@@ -158,10 +164,8 @@ static int judge(struct sample *s, const float *logits, int j, int32_t *id)
         rc = sampler_probs(r->sampler, logits, &h, &p.v, &p.n, &r->err);
     if (rc < 0)
         return rc;
-    if (s->q.n > 0) {
-        size_t from = j > 0 ? s->q.ends[j - 1] : 0;
-        q = (struct accept_dist){s->q.v + from, s->q.ends[j] - from};
-    }
+    if (s->q)
+        q = (struct accept_dist){r->e->dists + s->q[j].from, s->q[j].n};
     if (accept_ratio(&p, &q, drafted, rng_unit(r->seed, at + DRAW_ACCEPT, pos), rng_unit(r->seed, at + DRAW_REST, pos), id))
         *id = drafted;
     return r->p.n_logprobs < 0 ? 0 : logprobs_add(s, r->p.n_logprobs, logits, r->e->l.config->n_vocab, *id, &r->err);

@@ -169,6 +169,8 @@ static int take_ids(struct sample *s, bool plain)
     if (s->n_draft == 0)
         return rc;
     s->len += accepted;
+    if (s->len > sample_known(s)) /* an accepted end id is none of them */
+        s->len = sample_known(s);
     r->n_decoded += (uint64_t)accepted;
     r->metrics.decode_tok_s = rate(r->n_decoded, r->metrics.decode_s);
     r->e->stats.decode_rows += (uint64_t)accepted;
