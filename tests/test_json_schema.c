@@ -296,6 +296,28 @@ START_TEST(too_large)
 }
 END_TEST
 
+/* References into a large list of schemas: what looking for them takes is bounded. */
+START_TEST(many_references)
+{
+    static const struct { int refs, defs; bool ok; } cases[] = {{100, 10000, true}, {3000, 10000, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf b;
+        struct err err = {0};
+        struct grammar *g;
+        buf_init(&b);
+        buf_puts(&b, "{\"anyOf\":[{}");
+        repeat_text(&b, ",{\"$ref\":\"#/$defs/z\"}", cases[i].refs);
+        buf_puts(&b, "],\"$defs\":{\"z\":{}");
+        repeat_text(&b, ",\"a\":{}", cases[i].defs);
+        buf_puts(&b, "}}");
+        int rc = grammar_from_schema(&g, buf_str(&b), b.len, &err);
+        ck_assert_msg(rc == (cases[i].ok ? 0 : ERR_LIMIT), "case %zu: %d %s", i, rc, err.msg);
+        grammar_free(g);
+        buf_fini(&b);
+    }
+}
+END_TEST
+
 /* ---- random texts ---- */
 
 static const char *const sampled[] = {
@@ -368,6 +390,7 @@ int main(void)
     tcase_add_test(t, far_bounds);
     tcase_add_test(t, recursion);
     tcase_add_test(t, too_large);
+    tcase_add_test(t, many_references);
     tcase_add_loop_test(t, random_texts, 0, sizeof sampled / sizeof *sampled);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -84,6 +84,9 @@ static const struct {
 } goods[] = {
 #include "tests/template_cases.h"
     {"{{ x }}", "\"a\"", "a"},
+    {"{{ x.rfind('a') }} {{ x.rfind('') }} {{ x.rfind('ab') }} {{ x.rindex('b') }}", "\"baba\"", "3 4 1 2"},
+    {"{{ x.rpartition('a') }} {{ x.rsplit('a', 1) }} {{ x.strip('ba') }}{{ x | trim('b') }}", "\"baba\"",
+     "('bab', 'a', '') ['bab', ''] aba"},
 };
 
 START_TEST(expressions)
@@ -142,6 +145,11 @@ static const struct {
     {"{% set ns = namespace(a=[]) %}{% for i in range(2000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}", "1", ERR_LIMIT, "nested"},
     {"{% set ns = namespace(a=[]) %}{% for i in range(2000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a | tojson }}", "1", ERR_LIMIT, "nested"},
     {"{{ range(100001) }}", "1", ERR_LIMIT, "range"},
+    {"{% set a = 'a' * 80000 %}{{ (a ~ a).rfind(a ~ 'b') }}", "1", ERR_LIMIT, "longer"},
+    {"{% set a = 'a' * 80000 %}{{ (a ~ a).rpartition(a ~ 'b') }}", "1", ERR_LIMIT, "longer"},
+    {"{% set a = 'a' * 80000 %}{{ (a ~ a).rsplit(a ~ 'b') }}", "1", ERR_LIMIT, "longer"},
+    {"{{ ('a' * 80000).strip('b' * 80000 ~ 'a') }}", "1", ERR_LIMIT, "longer"},
+    {"{{ ('a' * 80000) | trim('b' * 80000 ~ 'a') }}", "1", ERR_LIMIT, "longer"},
 };
 
 START_TEST(errors)

@@ -274,24 +274,23 @@ bool gram_ranges_normal(struct gram_ranges *r, bool negate)
 struct leads {
     struct lead { uint32_t rest; struct gram_set set; } *v;
     size_t n, cap;
+    struct u64map at; /* rest -> its place in v */
 };
 
 static void add_lead(struct gram_build *b, struct leads *l, unsigned lo, unsigned hi, uint32_t rest)
 {
-    size_t i = l->n;
-    while (i > 0 && l->v[i - 1].rest != rest)
-        i--;
-    if (i == 0) {
+    uint64_t i = l->n;
+    if (!u64map_find(&l->at, rest, &i)) {
         struct lead *v = mem_grow(l->v, &l->cap, l->n + 1, sizeof *v);
-        if (!v) {
+        if (v)
+            l->v = v;
+        if (!v || u64map_add(&l->at, rest, i) < 0) {
             fail(b, ERR_NOMEM, "no memory for its characters");
             return;
         }
-        l->v = v;
         v[l->n++] = (struct lead){.rest = rest};
-        i = l->n;
     }
-    set_range(&l->v[i - 1].set, lo, hi);
+    set_range(&l->v[i].set, lo, hi);
 }
 
 static unsigned char_byte(uint32_t cp, int n, int i) /* byte i of the n that cp has */
@@ -333,6 +332,7 @@ uint32_t gram_chars(struct gram_build *b, const struct gram_ranges *normal, uint
     uint32_t out = GRAM_AT_FAIL;
     if (next == GRAM_AT_FAIL)
         return next;
+    u64map_init(&l.at);
     for (size_t i = 0; i < normal->n && b->rc == 0; i++)
         for (int n = 1; n <= 4; n++) {
             uint32_t lo = normal->v[i].lo, hi = normal->v[i].hi, first = n > 1 ? last[n - 1] + 1 : 0;
@@ -344,5 +344,6 @@ uint32_t gram_chars(struct gram_build *b, const struct gram_ranges *normal, uint
     for (size_t i = l.n; i-- > 0;)
         out = gram_or(b, gram_set(b, &l.v[i].set, l.v[i].rest), out);
     free(l.v);
+    u64map_fini(&l.at);
     return out;
 }

@@ -233,8 +233,24 @@ static uint32_t any_of(struct schema *s, const cJSON *node, int depth, uint32_t 
 
 /* ---- $ref ---- */
 
+enum { LOOK_MOST = 20000000 };
+
+/* The child of that name, or at that place; the last of a name counts. */
+static const cJSON *child_of(struct schema *s, const cJSON *at, const char *name)
+{
+    const cJSON *found = NULL;
+    char *end;
+    long place = cJSON_IsArray(at) && name[0] >= '0' && name[0] <= '9' ? strtol(name, &end, 10) : -1, i = 0;
+    if (!cJSON_IsObject(at) && (place < 0 || *end != '\0'))
+        return NULL;
+    for (const cJSON *c = at->child; c && s->looked < LOOK_MOST; c = c->next, i++, s->looked++)
+        if (place < 0 ? strcmp(c->string, name) == 0 : i == place)
+            found = c;
+    return found;
+}
+
 /* One step of a JSON pointer: text up to the next '/', ~1 and ~0 read. */
-static const cJSON *pointer_step(const cJSON *at, const char *text, size_t len)
+static const cJSON *pointer_step(struct schema *s, const cJSON *at, const char *text, size_t len)
 {
     char name[1024];
     size_t n = 0;
@@ -244,23 +260,17 @@ static const cJSON *pointer_step(const cJSON *at, const char *text, size_t len)
         i += tilde;
     }
     name[n] = '\0';
-    if (n + 1 == sizeof name)
-        return NULL;
-    if (cJSON_IsObject(at))
-        return schema_member(at, name);
-    char *end;
-    long i = cJSON_IsArray(at) && name[0] >= '0' && name[0] <= '9' ? strtol(name, &end, 10) : -1;
-    return i >= 0 && i <= 1000000 && *end == '\0' ? cJSON_GetArrayItem(at, (int)i) : NULL;
+    return n + 1 == sizeof name ? NULL : child_of(s, at, name);
 }
 
-static const cJSON *pointer(const cJSON *root, const char *text)
+static const cJSON *pointer(struct schema *s, const char *text)
 {
-    const cJSON *at = root;
+    const cJSON *at = s->root;
     if (text[0] != '#' || (text[1] && text[1] != '/') || strchr(text, '%'))
         return NULL;
     for (text++; at && *text; text += strcspn(text, "/")) {
         text++;
-        at = pointer_step(at, text, strcspn(text, "/"));
+        at = pointer_step(s, at, text, strcspn(text, "/"));
     }
     return at;
 }
@@ -268,9 +278,11 @@ static const cJSON *pointer(const cJSON *root, const char *text)
 static uint32_t reference(struct schema *s, const cJSON *node, int depth, uint32_t next)
 {
     const cJSON *v = schema_member(node, "$ref");
-    const cJSON *to = cJSON_IsString(v) ? pointer(s->root, v->valuestring) : NULL;
+    const cJSON *to = cJSON_IsString(v) ? pointer(s, v->valuestring) : NULL;
     if (!cJSON_IsString(v))
         return schema_fail(s, ERR_ARG, "$ref must be a text");
+    if (s->looked >= LOOK_MOST)
+        return schema_fail(s, ERR_LIMIT, "its $ref are too many in too large a schema");
     if (!to)
         return schema_fail(s, ERR_ARG, "$ref \"%.200s\" names nothing in this schema (\"#/$defs/NAME\" and the like do)", v->valuestring);
     if (depth + 1 > SCHEMA_DEPTH_MAX)

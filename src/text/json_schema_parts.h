@@ -24,6 +24,7 @@ struct schema {
     struct schema_job *job;
     size_t n_job, cap_job, n_done;
     const char *path; /* of the schema that is being made */
+    size_t looked;    /* at so many members and items for $ref */
     /* rules that are made once */
     uint32_t space, digit, character, string, raw_tail, blank;
 };

@@ -29,7 +29,11 @@ static bool f_trim(struct render *r, const struct filter_call *f, struct val *ou
     bool given = f->arg[0].kind != V_NONE;
     if (!val_to_str(r, f->v, &s) || (given && !args_str(r, "trim", &f->arg[0], &chars)) || !render_step(r, s.len / 64))
         return false;
-    *out = val_strn(str_strip(s, given ? &chars : NULL, STRIP_LEFT | STRIP_RIGHT));
+    if (!given)
+        s = str_strip(s, STRIP_LEFT | STRIP_RIGHT);
+    else if (!str_strip_of(r, s, chars, STRIP_LEFT | STRIP_RIGHT, &s))
+        return false;
+    *out = val_strn(s);
     return true;
 }
 
@@ -113,7 +117,7 @@ static bool f_escape(struct render *r, const struct filter_call *f, struct val *
 /* Digits of a string as int() takes them; false = it is none. */
 static bool digits_of(struct tstr s, int64_t *out)
 {
-    s = str_strip(s, NULL, STRIP_LEFT | STRIP_RIGHT);
+    s = str_strip(s, STRIP_LEFT | STRIP_RIGHT);
     bool minus = s.len > 0 && s.s[0] == '-';
     size_t i = s.len > 0 && (minus || s.s[0] == '+');
     if (i == s.len || s.len - i > 18)
@@ -131,7 +135,7 @@ static bool digits_of(struct tstr s, int64_t *out)
 static bool float_of(struct tstr s, double *out)
 {
     char text[64], *end;
-    s = str_strip(s, NULL, STRIP_LEFT | STRIP_RIGHT);
+    s = str_strip(s, STRIP_LEFT | STRIP_RIGHT);
     if (s.len == 0 || s.len >= sizeof text || memchr(s.s, 'x', s.len) || memchr(s.s, 'X', s.len))
         return false;
     memcpy(text, s.s, s.len);

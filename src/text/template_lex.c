@@ -47,13 +47,13 @@ static void advance(struct lexer *x, size_t to)
 /* Of s[from..to): where the white space at its end begins. */
 static size_t spaces_back(const char *s, size_t from, size_t to)
 {
-    struct tstr t = str_strip(str_own(s + from, to - from), NULL, STRIP_RIGHT);
+    struct tstr t = str_strip(str_own(s + from, to - from), STRIP_RIGHT);
     return from + t.len;
 }
 
 static size_t spaces_on(const char *s, size_t from, size_t to)
 {
-    struct tstr t = str_strip(str_own(s + from, to - from), NULL, STRIP_LEFT);
+    struct tstr t = str_strip(str_own(s + from, to - from), STRIP_LEFT);
     return to - t.len;
 }
 

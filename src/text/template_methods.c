@@ -21,12 +21,16 @@ static bool no_names(struct render *r, const char *name, struct args *a, size_t 
 
 static bool m_strip(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
 {
-    struct tstr chars;
+    struct tstr chars, s = v->u.s;
     bool given = a->n > 0 && a->v[0].kind != V_NONE;
     if (!no_names(r, name, a, 0, 1) || (given && !args_str(r, name, &a->v[0], &chars)) || !render_step(r, v->u.s.len / 64))
         return false;
     unsigned ends = name[0] == 'l' ? STRIP_LEFT : name[0] == 'r' ? STRIP_RIGHT : STRIP_LEFT | STRIP_RIGHT;
-    *out = val_strn(str_strip(v->u.s, given ? &chars : NULL, ends));
+    if (!given)
+        s = str_strip(s, ends);
+    else if (!str_strip_of(r, s, chars, ends, &s))
+        return false;
+    *out = val_strn(s);
     return true;
 }
 
@@ -97,22 +101,15 @@ static bool m_class(struct render *r, const struct val *v, const char *name, str
 static bool m_find(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
 {
     struct tstr what;
-    size_t at = 0, last = 0, from = 0;
-    bool found = false, back = name[0] == 'r';
-    if (!no_names(r, name, a, 1, 1) || !args_str(r, name, &a->v[0], &what))
+    size_t at = 0;
+    if (!no_names(r, name, a, 1, 1) || !args_str(r, name, &a->v[0], &what) || !render_step(r, v->u.s.len / 64))
         return false;
-    while (str_find(v->u.s, what, from, &at) && render_step(r, (at - from) / 64)) {
-        found = true;
-        last = at;
-        from = at + 1;
-        if (!back)
-            break;
-    }
+    bool found = name[0] == 'r' ? str_find_last(r, v->u.s, what, &at) : str_find(v->u.s, what, 0, &at);
     if (r->err->code)
         return false;
     if (!found && strstr(name, "index"))
         return render_fail(r, ERR_ARG, "%s: the text is not in the string", name);
-    *out = val_int(found ? (int64_t)str_chars(str_part(v->u.s, 0, last)) : -1);
+    *out = val_int(found ? (int64_t)str_chars(str_part(v->u.s, 0, at)) : -1);
     return true;
 }
 
@@ -167,16 +164,14 @@ static bool m_remove(struct render *r, const struct val *v, const char *name, st
 static bool m_partition(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
 {
     struct tstr sep, s = v->u.s;
-    size_t at = 0, next, n = 0;
-    bool found = false;
+    size_t at = 0;
     if (!no_names(r, name, a, 1, 1) || !args_str(r, name, &a->v[0], &sep) || !render_step(r, s.len / 8))
         return false;
     if (sep.len == 0)
         return render_fail(r, ERR_ARG, "%s: the separator is empty", name);
-    for (; str_find(s, sep, n, &next) && !(found && name[0] == 'p'); n = next + 1) {
-        at = next;
-        found = true;
-    }
+    bool found = name[0] == 'r' ? str_find_last(r, s, sep, &at) : str_find(s, sep, 0, &at);
+    if (r->err->code)
+        return false;
     struct tstr none = str_own("", 0);
     struct tstr head = found ? str_part(s, 0, at) : s, mid = found ? str_part(s, at, sep.len) : none;
     struct tstr tail = found ? str_part(s, at + sep.len, s.len - at - sep.len) : none;

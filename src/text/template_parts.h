@@ -294,11 +294,14 @@ enum method_state method_find(const struct val *v, const char *name, size_t len,
 enum str_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP };
 bool str_recase(struct render *r, struct tstr s, enum str_case how, struct val *out);
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
-struct tstr str_strip(struct tstr s, const struct tstr *chars, unsigned ends);
+struct tstr str_strip(struct tstr s, unsigned ends); /* of white space */
+bool str_strip_of(struct render *r, struct tstr s, struct tstr chars, unsigned ends, struct tstr *out);
 bool str_split(struct render *r, struct tstr s, const struct tstr *sep, int64_t most, bool from_right, struct val *out);
 bool str_lines(struct render *r, struct tstr s, bool keep, struct val *out);
 bool str_replace(struct render *r, struct tstr s, struct tstr from, struct tstr to, int64_t most, struct val *out);
 bool str_find(struct tstr s, struct tstr what, size_t from, size_t *at);
+/* The last place; false also where looking for it was too much. */
+bool str_find_last(struct render *r, struct tstr s, struct tstr what, size_t *at);
 bool str_join(struct render *r, struct tstr sep, const struct tseq *parts, struct val *out);
 bool str_format(struct render *r, struct tstr s, const struct val *args, struct val *out); /* "%s" % args */
 bool str_is_class(struct tstr s, const char *name);

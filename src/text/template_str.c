@@ -16,11 +16,13 @@ bool space_char(uint32_t cp)
     return char_is_space(cp) || (cp >= 0x1c && cp <= 0x1f);
 }
 
-static bool in_set(uint32_t cp, const struct tstr *chars)
+static bool in_set(struct render *r, uint32_t cp, const struct tstr *chars)
 {
     uint32_t c;
     if (!chars)
         return space_char(cp);
+    if (!render_step(r, (chars->len + 15) / 16))
+        return false;
     for (size_t i = 0; i < chars->len;) {
         i += char_at(*chars, i, &c);
         if (c == cp)
@@ -29,13 +31,13 @@ static bool in_set(uint32_t cp, const struct tstr *chars)
     return false;
 }
 
-struct tstr str_strip(struct tstr s, const struct tstr *chars, unsigned ends)
+static struct tstr strip(struct render *r, struct tstr s, const struct tstr *chars, unsigned ends)
 {
     size_t a = 0, b = s.len;
     uint32_t cp;
     while ((ends & STRIP_LEFT) && a < b) {
         size_t n = char_at(s, a, &cp);
-        if (!in_set(cp, chars))
+        if (!in_set(r, cp, chars))
             break;
         a += n;
     }
@@ -44,11 +46,22 @@ struct tstr str_strip(struct tstr s, const struct tstr *chars, unsigned ends)
         while (p > a && ((unsigned char)s.s[p] & 0xc0) == 0x80)
             p--;
         char_at(s, p, &cp);
-        if (!in_set(cp, chars))
+        if (!in_set(r, cp, chars))
             break;
         b = p;
     }
     return str_part(s, a, b - a);
+}
+
+struct tstr str_strip(struct tstr s, unsigned ends)
+{
+    return strip(NULL, s, NULL, ends);
+}
+
+bool str_strip_of(struct render *r, struct tstr s, struct tstr chars, unsigned ends, struct tstr *out)
+{
+    *out = strip(r, s, &chars, ends);
+    return !r->err->code;
 }
 
 bool str_find(struct tstr s, struct tstr what, size_t from, size_t *at)
@@ -61,13 +74,18 @@ bool str_find(struct tstr s, struct tstr what, size_t from, size_t *at)
     return p != NULL;
 }
 
-static bool find_back(struct tstr s, struct tstr what, size_t *at)
+bool str_find_last(struct render *r, struct tstr s, struct tstr what, size_t *at)
 {
-    for (size_t i = s.len >= what.len ? s.len - what.len + 1 : 0; i-- > 0;)
+    for (size_t i = s.len >= what.len ? s.len - what.len + 1 : 0; i-- > 0;) {
+        if (what.len && s.s[i] != what.s[0])
+            continue;
+        if (!render_step(r, 1 + what.len / 64))
+            return false;
         if (memcmp(s.s + i, what.s, what.len) == 0) {
             *at = i;
             return true;
         }
+    }
     return false;
 }
 
@@ -94,12 +112,12 @@ static size_t word_end(struct tstr s, size_t at)
 
 static bool split_words(struct render *r, struct tstr s, int64_t most, struct tseq *out)
 {
-    s = str_strip(s, NULL, STRIP_LEFT);
+    s = str_strip(s, STRIP_LEFT);
     for (int64_t n = 0; s.len > 0; n++) {
         size_t end = most >= 0 && n >= most ? s.len : word_end(s, 0);
         if (!seq_push(r, out, val_strn(str_part(s, 0, end))) || !render_step(r, end / 16))
             return false;
-        s = str_strip(str_part(s, end, s.len - end), NULL, STRIP_LEFT);
+        s = str_strip(str_part(s, end, s.len - end), STRIP_LEFT);
     }
     return true;
 }
@@ -115,15 +133,15 @@ bool str_split(struct render *r, struct tstr s, const struct tstr *sep, int64_t 
     if (sep->len == 0)
         return render_fail(r, ERR_ARG, "split: the separator is empty");
     for (int64_t n = 0; most < 0 || n < most; n++) {
-        if (!(from_right ? find_back(s, *sep, &at) : str_find(s, *sep, 0, &at)))
-            break;
+        if (!(from_right ? str_find_last(r, s, *sep, &at) : str_find(s, *sep, 0, &at)))
+            break; /* also when that was too much */
         size_t behind = at + sep->len;
         struct tstr part = from_right ? str_part(s, behind, s.len - behind) : str_part(s, 0, at);
         if (!seq_push(r, out->u.seq, val_strn(part)) || !render_step(r, part.len / 16))
             return false;
         s = from_right ? str_part(s, 0, at) : str_part(s, behind, s.len - behind);
     }
-    if (!seq_push(r, out->u.seq, val_strn(s)))
+    if (r->err->code || !seq_push(r, out->u.seq, val_strn(s)))
         return false;
     if (from_right)
         reverse(out->u.seq);
