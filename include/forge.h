@@ -186,12 +186,13 @@ void forge_engine_close(struct forge_engine *e); /* NULL is safe */
 
 struct forge_engine_info {
     const char *model_path, *format, *architecture, *name;
-    const char *device;        /* "cpu", or a list when split */
+    const char *device;        /* "cpu", or a list when split; as at the opening, also where another was opened after an error */
     const char *device_reason; /* why this device, one sentence */
     int64_t n_layers, d_model, n_vocab, n_ctx, n_ctx_max;
     uint64_t n_params, weight_bytes, kv_bytes, work_bytes;
     int n_threads;             /* that compute, of the device that has most; 0 = unknown */
-    double load_s, compile_s;  /* compile: of kernels, a part of loading; grows where a step must compile some */
+    double load_s, compile_s;  /* compile: of kernels, a part of loading; grows where a step must compile
+                               * some, hence read while none runs */
     /* the model's own sampling values; negative = it names none */
     double default_temp, default_top_p, default_min_p, default_repeat_penalty;
     int64_t default_top_k;

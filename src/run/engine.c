@@ -139,6 +139,9 @@ static void fill_info(struct forge_engine *e)
 {
     const struct loaded *l = &e->l;
     const struct model_config *c = l->config;
+    size_t len = 0;
+    for (int i = 0; i < l->n_backends && len < sizeof e->device; i++)
+        len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(l->backends[i]));
     e->info = (struct forge_engine_info){
         .model_path = weights_path(l->weights),
         .format = weights_format_name(weights_format(l->weights)),
@@ -168,9 +171,6 @@ static void fill_info(struct forge_engine *e)
 
 void engine_meet_devices(struct forge_engine *e)
 {
-    size_t len = 0;
-    for (int i = 0; i < e->l.n_backends && len < sizeof e->device; i++)
-        len += (size_t)snprintf(e->device + len, sizeof e->device - len, "%s%s", i ? ", " : "", op_device(e->l.backends[i]));
     for (int i = 0; i < e->l.n_backends; i++)
         op_profile(e->l.backends[i], e->profile);
 }

@@ -67,8 +67,9 @@ int load_reopen(struct loaded *l, struct err *err)
 {
     const struct load_again *a = l->again;
     double split[REGISTRY_MAX_INSTANCES], start = clock_now();
+    char reason[sizeof l->reason]; /* the first one is being read by others */
     close_devices(l);
-    int rc = registry_open(a->device, &a->backend, l->backends, &l->n_backends, l->reason, sizeof l->reason, err);
+    int rc = registry_open(a->device, &a->backend, l->backends, &l->n_backends, reason, sizeof reason, err);
     if (rc == 0)
         rc = load_check_math(l, a->backend.math, err); /* "auto" may be another device by now */
     if (rc == 0 && a->split)
