@@ -1,25 +1,30 @@
 /* The `cpu` attention: groups the heads and rows that read the same keys and
- * spreads them over the threads; few rows split their chunks over the threads
- * and join them in order.  Chunks and sums are in kern_attn_tmpl.h, so no
- * grouping can change one.  Stores keys and values. */
+ * spreads them over the threads; where that gives too few parts, their chunks
+ * go to the threads apart and are joined in order.  Chunks and sums are in
+ * kern_attn_tmpl.h, so no grouping can change one.  Stores keys and values. */
 #include <assert.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/host.h"
 #include "base/mem.h"
 
-enum { SPLIT_MAX = 64 << 20 }; /* bytes of chunks' sums at most */
+enum {
+    SPLIT_MAX = 64 << 20, /* bytes of chunks' sums at most */
+    PARTS = 4             /* for each thread, so that one that is slow or late holds up the others little */
+};
 
 struct attention_job {
     const struct tensor *out, *q;
     const struct kv_layer *kv;
     const struct kv_rows *rows;
     const struct attention_args *args;
-    int64_t block; /* rows of one item */
+    int64_t block, n_blocks; /* rows of one item, at most; and all items of a kv head */
     /* chunks apart only */
-    int64_t n_chunks;      /* that a row sees at most */
-    struct kern_sum *sums; /* [n_rows, n_heads, n_chunks] */
-    float *o;              /* [n_rows, n_heads, n_chunks, head_dim] */
+    struct attn_block *blocks; /* [n_split + 1], the last one only tells where items end */
+    int64_t n_split;
+    int64_t *first;            /* [n_rows + 1] chunks of the rows before */
+    struct kern_sum *sums;     /* [n_rows][n_heads, chunks of the row] */
+    float *o;                  /* [n_rows][n_heads, chunks of the row, head_dim] */
 };
 
 /* Queries that go to the kernels together. */
@@ -85,49 +90,72 @@ static void attend_rows(struct cpu *cpu, const struct attention_job *j, int kv_h
         cpu->k->attention(g.q, g.n, &g.kv, s);
 }
 
-/* Item i: kv head i mod n_kv_heads of the row block i / n_kv_heads. */
+/* Item i: kv head i mod n_kv_heads of a block of rows, the last one first: later rows see more. */
 static void attention_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct attention_job *j = arg;
 
     for (int64_t i = lo; i < hi; i++) {
-        int64_t r0 = i / j->kv->n_kv_heads * j->block, r1 = r0 + j->block;
+        int64_t r0 = (j->n_blocks - 1 - i / j->kv->n_kv_heads) * j->block, r1 = r0 + j->block;
         attend_rows(cpu, j, (int)(i % j->kv->n_kv_heads), r0, r1 < j->q->rows ? r1 : j->q->rows, s);
     }
 }
 
 /* ---- chunks apart ---- */
-/* Chunk c, counted from the first that the row sees, of one kv head. */
-static void attend_chunk(struct cpu *cpu, const struct attention_job *j, int64_t r, int kv_head, int64_t c,
+/* Where the sums of row r's head h lie, in chunks; there are row_chunks of them. */
+static int64_t row_chunks(const struct attention_job *j, int64_t r)
+{
+    return j->first[r + 1] - j->first[r];
+}
+
+static int64_t sums_at(const struct attention_job *j, int64_t r, int h)
+{
+    return j->first[r] * j->args->n_heads + h * row_chunks(j, r);
+}
+
+/* One chunk of one kv head, for the rows of a block that see it. */
+static void attend_chunk(struct cpu *cpu, const struct attention_job *j, const struct attn_block *b, int kv_head, int32_t chunk,
                          struct kern_scratch *s)
 {
     int group = j->args->n_heads / j->kv->n_kv_heads;
-    struct gathered g = {.kv = view(j, host_i32(&j->rows->seq)[r], kv_head), .n = 0};
-    struct kern_query first = query(j, r, 0);
-    int64_t start = (first.first / KERN_CHUNK + c) * KERN_CHUNK;
+    struct gathered g = {.kv = view(j, host_i32(&j->rows->seq)[b->row], kv_head), .n = 0};
 
-    if (start > first.last)
-        return;
-    for (int h = 0; h < group; h++) {
-        int64_t at = (r * j->args->n_heads + kv_head * group + h) * j->n_chunks + c;
-        g.q[g.n] = query(j, r, kv_head * group + h);
-        g.q[g.n].out = j->o + at * j->kv->head_dim;
-        g.sums[g.n++] = j->sums + at;
-        if (g.n == KERN_QUERIES || h == group - 1) {
-            cpu->k->attention_chunk(g.q, g.n, &g.kv, (int32_t)start, g.sums, s);
-            g.n = 0;
+    for (int64_t r = b->row; r < b->row + b->n_rows; r++)
+        for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
+            struct kern_query q = query(j, r, h);
+            if (chunk < q.first / KERN_CHUNK || chunk > q.last / KERN_CHUNK)
+                break;
+            int64_t at = sums_at(j, r, h) + chunk - q.first / KERN_CHUNK;
+            if (g.n == KERN_QUERIES) {
+                cpu->k->attention_chunk(g.q, g.n, &g.kv, chunk * KERN_CHUNK, g.sums, s);
+                g.n = 0;
+            }
+            q.out = j->o + at * j->kv->head_dim;
+            g.q[g.n] = q;
+            g.sums[g.n++] = j->sums + at;
         }
-    }
+    if (g.n > 0)
+        cpu->k->attention_chunk(g.q, g.n, &g.kv, chunk * KERN_CHUNK, g.sums, s);
 }
 
-/* Item i: a chunk of a kv head of a row, chunks innermost. */
+/* Item i: a chunk of a kv head of a block, chunks innermost. */
 static void chunk_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct attention_job *j = arg;
+    int64_t from = 0, to = j->n_split; /* the block of item lo */
 
-    for (int64_t i = lo; i < hi; i++) {
-        int64_t head = i / j->n_chunks;
-        attend_chunk(cpu, j, head / j->kv->n_kv_heads, (int)(head % j->kv->n_kv_heads), i % j->n_chunks, s);
+    while (to - from > 1) {
+        int64_t mid = from + (to - from) / 2;
+        if (j->blocks[mid].item <= lo)
+            from = mid;
+        else
+            to = mid;
+    }
+    for (const struct attn_block *b = &j->blocks[from]; lo < hi; lo++) {
+        while (lo >= b[1].item)
+            b++;
+        int64_t i = lo - b->item;
+        attend_chunk(cpu, j, b, (int)(i / b->n_chunks), b->chunk + (int32_t)(i % b->n_chunks), s);
     }
 }
 
@@ -138,10 +166,58 @@ static void join_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
 
     (void)s;
     for (int64_t i = lo; i < hi; i++) {
-        struct kern_query q = query(j, i / j->args->n_heads, (int)(i % j->args->n_heads));
-        cpu->k->attention_join(q.out, j->o + i * j->n_chunks * j->kv->head_dim, j->sums + i * j->n_chunks,
-                               q.last / KERN_CHUNK - q.first / KERN_CHUNK + 1, j->kv->head_dim);
+        int64_t r = i / j->args->n_heads, at = sums_at(j, r, (int)(i % j->args->n_heads));
+        cpu->k->attention_join(host_f32(j->out) + i * j->kv->head_dim, j->o + at * j->kv->head_dim, j->sums + at,
+                               (int)row_chunks(j, r), j->kv->head_dim);
     }
+}
+
+/* The block of the next rows begins where the items of this one end. */
+static struct attn_block *end_block(struct attn_block *b, const struct attention_job *j)
+{
+    b[1] = (struct attn_block){.item = b->item + (int64_t)b->n_chunks * j->kv->n_kv_heads};
+    return b + 1;
+}
+
+/* Row r, the next one, with its chunks. */
+static void add_row(struct attn_block *b, int64_t r, int32_t chunk, int32_t end)
+{
+    if (b->n_rows++ == 0) {
+        b->row = r;
+        b->chunk = chunk;
+        b->n_chunks = end - chunk;
+        return;
+    }
+    int32_t b_end = b->chunk + b->n_chunks;
+    b->chunk = chunk < b->chunk ? chunk : b->chunk;
+    b->n_chunks = (end > b_end ? end : b_end) - b->chunk;
+}
+
+/* The rows in blocks, each of one sequence; false: no memory. */
+static bool make_blocks(struct cpu *cpu, struct attention_job *j)
+{
+    const int32_t *seq = host_i32(&j->rows->seq);
+    size_t n = (size_t)j->q->rows + 1;
+    struct attn_block *b = mem_grow(cpu->attn_blocks, &cpu->n_attn_blocks, n, sizeof *b);
+    if (b == NULL)
+        return false;
+    j->blocks = cpu->attn_blocks = b;
+    int64_t *first = mem_grow(cpu->attn_first, &cpu->n_attn_first, n, sizeof *first);
+    if (first == NULL)
+        return false;
+    j->first = cpu->attn_first = first;
+    *b = (struct attn_block){.item = 0};
+    first[0] = 0;
+    for (int64_t r = 0; r < j->q->rows; r++) {
+        struct kern_query q = query(j, r, 0);
+        int32_t chunk = q.first / KERN_CHUNK, end = q.last / KERN_CHUNK + 1;
+        if (b->n_rows == j->block || (b->n_rows > 0 && seq[r] != seq[r - 1]))
+            b = end_block(b, j);
+        add_row(b, r, chunk, end);
+        first[r + 1] = first[r] + end - chunk;
+    }
+    j->n_split = end_block(b, j) - j->blocks;
+    return true;
 }
 
 /* Room for the chunks' sums, kept with the instance; false: too much, or refused. */
@@ -149,7 +225,7 @@ static bool reserve(struct cpu *cpu, struct attention_job *j)
 {
     size_t n, bytes, dim = (size_t)j->kv->head_dim;
 
-    if (!mem_mul((size_t)(j->q->rows * j->args->n_heads), (size_t)j->n_chunks, &n) ||
+    if (!mem_mul((size_t)j->first[j->q->rows], (size_t)j->args->n_heads, &n) ||
         !mem_mul(n, dim * sizeof(float) + sizeof(struct kern_sum), &bytes) || bytes > SPLIT_MAX)
         return false;
     struct kern_sum *sums = mem_grow(cpu->attn_sums, &cpu->n_attn_sums, n, sizeof *sums);
@@ -163,26 +239,33 @@ static bool reserve(struct cpu *cpu, struct attention_job *j)
     return true;
 }
 
+/* False: it has to be done by whole rows. */
+static bool attend_split(struct cpu *cpu, struct attention_job *j, int64_t cost)
+{
+    if (!make_blocks(cpu, j) || !reserve(cpu, j))
+        return false;
+    int64_t n = j->blocks[j->n_split].item, heads = j->q->rows * j->args->n_heads;
+    int64_t grain = cpu_grain(cost / n), run = n / (PARTS * cpu->n_threads);
+    cpu_for(cpu, n, grain > run ? grain : run, chunk_range, j); /* runs: the next chunk is fetched by who will read it */
+    cpu_for(cpu, heads, cpu_grain(2 * j->first[j->q->rows] / j->q->rows * j->kv->head_dim), join_range, j);
+    return true;
+}
+
 void cpu_attention(struct backend *be, const struct tensor *out, const struct tensor *q,
                    const struct kv_layer *kv, const struct kv_rows *rows, const struct attention_args *args)
 {
     struct cpu *cpu = (struct cpu *)be;
     struct attention_job j = {.out = out, .q = q, .kv = kv, .rows = rows, .args = args};
     int group = args->n_heads / kv->n_kv_heads;
-    int64_t seen = (int64_t)rows->n_seen, row_cost = 4 * (int64_t)group * kv->head_dim;
+    int64_t cost = 4 * (int64_t)rows->n_seen * args->n_heads * kv->head_dim;
 
     j.block = group < KERN_QUERIES ? KERN_QUERIES / group : 1;
-    j.n_chunks = rows->max_pos / KERN_CHUNK + 1;
-    if (args->window > 0 && j.n_chunks > (args->window - 1) / KERN_CHUNK + 2)
-        j.n_chunks = (args->window - 1) / KERN_CHUNK + 2;
-    int64_t blocks = (q->rows + j.block - 1) / j.block, heads = q->rows * kv->n_kv_heads;
-    bool few = blocks * kv->n_kv_heads < 4 * (int64_t)cpu->n_threads;
-    if (few && cpu->n_threads > 1 && j.n_chunks > 1 && reserve(cpu, &j)) {
-        cpu_for(cpu, heads * j.n_chunks, cpu_grain(row_cost * seen / q->rows / j.n_chunks), chunk_range, &j);
-        cpu_for(cpu, q->rows * args->n_heads, cpu_grain(2 * j.n_chunks * kv->head_dim), join_range, &j);
+    j.n_blocks = (q->rows + j.block - 1) / j.block;
+    int64_t items = j.n_blocks * kv->n_kv_heads;
+    if (cpu->n_threads > 1 && items < PARTS * (int64_t)cpu->n_threads && rows->max_pos >= KERN_CHUNK &&
+        attend_split(cpu, &j, cost))
         return;
-    }
-    cpu_for(cpu, blocks * kv->n_kv_heads, cpu_grain(row_cost * seen / blocks), attention_range, &j);
+    cpu_for(cpu, items, cpu_grain(cost / items), attention_range, &j);
 }
 
 /* ---- keys and values into their pages ---- */
@@ -196,13 +279,13 @@ static void store_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi
 {
     const struct store_job *j = arg;
 
-    (void)cpu, (void)s;
-    host_kv_store_rows(j->kv, j->k, j->v, j->rows, lo, hi);
+    (void)s;
+    host_kv_store_rows(j->kv, j->k, j->v, j->rows, lo, hi, cpu->k->narrow_f16);
 }
 
 void cpu_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
                   const struct kv_rows *rows)
 {
     struct store_job j = {.kv = kv, .k = k, .v = v, .rows = rows};
-    cpu_for((struct cpu *)be, k->rows, cpu_grain(8 * k->cols), store_range, &j);
+    cpu_for((struct cpu *)be, k->rows, cpu_grain(k->cols), store_range, &j);
 }

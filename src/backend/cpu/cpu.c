@@ -78,6 +78,8 @@ static void cpu_close(struct backend *be)
     free(cpu->order);
     free(cpu->parts);
     free(cpu->pairs_out);
+    free(cpu->attn_blocks);
+    free(cpu->attn_first);
     free(cpu->attn_sums);
     free(cpu->attn_o);
     free(cpu);

@@ -15,6 +15,13 @@ struct cpu_share {
     _Alignas(64) atomic_llong next;
 };
 
+/* Rows of one sequence whose queries meet a chunk together. */
+struct attn_block {
+    int64_t row, n_rows;
+    int32_t chunk, n_chunks; /* that some of them see */
+    int64_t item;            /* [n_kv_heads, n_chunks] items from here on */
+};
+
 struct cpu {
     struct backend be;
     const struct cpu_kernels *k;
@@ -32,10 +39,14 @@ struct cpu {
     size_t n_parts;
     float *pairs_out; /* [n_pairs, cols] each expert's output before the weighted sum */
     size_t n_pairs_out;
-    /* of attention with its chunks apart; grown at need, kept */
-    struct kern_sum *attn_sums; /* [n_queries, n_chunks] */
+    /* of attention with its chunks apart, as attention.c says; grown at need, kept */
+    struct attn_block *attn_blocks;
+    size_t n_attn_blocks;
+    int64_t *attn_first;
+    size_t n_attn_first;
+    struct kern_sum *attn_sums;
     size_t n_attn_sums;
-    float *attn_o; /* [n_queries, n_chunks, head_dim] */
+    float *attn_o;
     size_t n_attn_o;
 };
 

@@ -33,8 +33,10 @@ int host_sync(struct backend *be, struct err *err);
 /* ---- pick.c ---- */
 void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
                    const struct tensor *v, const struct kv_rows *rows);
+/* Rows lo .. hi of k and v; narrow rounds to f16, as f32_to_f16 does. */
+typedef void host_narrow_fn(uint16_t *out, const float *x, int64_t n);
 void host_kv_store_rows(const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
-                        const struct kv_rows *rows, int64_t lo, int64_t hi); /* rows lo .. hi of k and v */
+                        const struct kv_rows *rows, int64_t lo, int64_t hi, host_narrow_fn *narrow);
 void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,
                       const struct tensor *rows);
 void host_argmax(struct backend *be, const struct tensor *out, const struct tensor *x);

@@ -63,6 +63,13 @@ V_INLINE struct v16 v_load_f16(const void *p)
     return (struct v16){_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
 }
 
+#define V_STORE_F16
+V_INLINE void v_store_f16(uint16_t *p, struct v16 a)
+{
+    _mm_storeu_si128((void *)p, _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((void *)(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
 V_INLINE __m256 bf16_8(const __m128i *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));

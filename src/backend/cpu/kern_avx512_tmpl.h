@@ -52,6 +52,12 @@ V_INLINE __m512 v_load_f16(const void *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
+#define V_STORE_F16
+V_INLINE void v_store_f16(uint16_t *p, __m512 a)
+{
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
 V_INLINE __m512 v_load_bf16(const void *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
@@ -260,8 +266,7 @@ V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
 #define FAST_ROWS "backend/cpu/kern_avx512_rows.h"
 #endif
 #define FAR_W 8
-#define SCORES_1 16
-#define SCORES_2 8
+#define SCORES_ROWS 4
 #define VALUES_ACC 16
 #define TILE_W 8
 #define TILE_X 3

@@ -5,6 +5,7 @@
  *     v_load_f16 v_load_bf16 v_load_i8     16 stored values, widened exactly
  *     v_tree                       the tree lo + hi of 8, 4, 2, 1
  *     v_trees                      those of 16 vectors
+ *     v_store_f16                  where there are instructions for it (then V_STORE_F16): rounded to even
  *     v_keep                       nothing; a register holds the value here, so that it is loaded once
  *     TILE_W, TILE_X               rows of w and of x (1 to 3) whose sums fit the registers
  *     VI and its functions         integers, for kern_fast_tmpl.h
@@ -94,6 +95,18 @@ static V16 add_tail(V16 acc, const float *w, const float *x, int64_t n)
 #include "backend/cpu/kern_linear_tmpl.h"
 #include "backend/cpu/kern_fast_tmpl.h"
 #include "backend/cpu/kern_attn_tmpl.h"
+
+/* ---- keys and values into 16-bit pages ---- */
+static void narrow_f16(uint16_t *out, const float *x, int64_t n)
+{
+    int64_t i = 0;
+#ifdef V_STORE_F16
+    for (; i + 16 <= n; i += 16)
+        v_store_f16(out + i, v_load(x + i));
+#endif
+    for (; i < n; i++)
+        out[i] = f32_to_f16(x[i]);
+}
 
 /* ---- norms and elements ---- */
 /* out = x r (w, or 1 + w),  r = 1 / sqrt(sum x^2 * (1/n) + eps) */
@@ -263,6 +276,7 @@ const struct cpu_kernels KERN_TABLE = {
     .attention = attention,
     .attention_chunk = attention_chunk,
     .attention_join = attention_join,
+    .narrow_f16 = narrow_f16,
     .rmsnorm = rmsnorm,
     .rope = rope,
     .act_mul = act_mul,

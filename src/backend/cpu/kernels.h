@@ -23,7 +23,9 @@ enum {
     KERN_ROWS = 192,  /* rows of x that share a dequantised panel, at most */
     KERN_CHUNK = 64,  /* positions of one attention chunk */
     KERN_QUERIES = 32, /* queries that share a look-up and a widening of keys and values */
-    KERN_WIDE = 192   /* head_dim up to which a chunk of both fits the scratch */
+    KERN_KEYS = 16,   /* keys that all of them meet before the next ones */
+    KERN_COLS = 64,   /* columns of values, likewise */
+    KERN_WIDE = 1024  /* head_dim up to which that is done */
 };
 
 /* Scratch of one thread: about 224 KiB, meant for the second-level cache. */
@@ -33,7 +35,9 @@ struct kern_scratch {
             float w[KERN_PANEL * KERN_STRIP];
             float acc[KERN_ROWS * KERN_PANEL * KERN_LANES]; /* [x row][w row][lane] between strips */
         };
-        float kv[2][KERN_CHUNK * KERN_WIDE]; /* attention: keys, values */
+        struct { /* attention of one chunk: some of its keys, some columns of its values, scores */
+            float keys[KERN_KEYS * KERN_WIDE], values[KERN_CHUNK * KERN_COLS], scores[KERN_QUERIES][KERN_CHUNK];
+        };
     };
 };
 
@@ -100,6 +104,7 @@ struct cpu_kernels {
                             struct kern_sum *const *sums, struct kern_scratch *s);
     /* out [head_dim] of one query from its chunks in rising order: o [n, head_dim], sums [n] */
     void (*attention_join)(float *out, const float *o, const struct kern_sum *sums, int n, int head_dim);
+    void (*narrow_f16)(uint16_t *out, const float *x, int64_t n); /* as f32_to_f16 */
     void (*rmsnorm)(float *out, const float *x, const uint8_t *w, int64_t n, float eps, bool add_one);
     void (*rope)(float *head, const float *cs, int n_rot, enum op_pairs pairs);
     void (*act_mul)(float *out, const float *x, const float *y, int64_t n, enum op_act act);

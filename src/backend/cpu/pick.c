@@ -16,32 +16,37 @@ const uint8_t *host_kv_row(const struct kv_layer *kv, const struct tensor *t, co
 }
 
 void host_kv_store_rows(const struct kv_layer *kv, const struct tensor *k, const struct tensor *v,
-                        const struct kv_rows *rows, int64_t lo, int64_t hi)
+                        const struct kv_rows *rows, int64_t lo, int64_t hi, host_narrow_fn *narrow)
 {
     const struct tensor *from[2] = {k, v}, *to[2] = {&kv->k, &kv->v};
-    size_t n = (size_t)kv->head_dim;
+    size_t n = (size_t)kv->head_dim, size = host_row_size(&kv->k);
 
     for (int i = 0; i < 2; i++) {
         const float *src = host_f32(from[i]) + lo * from[i]->cols;
         for (int64_t r = lo; r < hi; r++) {
-            int32_t s = host_i32(&rows->seq)[r], p = host_i32(&rows->pos)[r];
-            for (int h = 0; h < kv->n_kv_heads; h++, src += n) {
-                uint8_t *dst = host_ptr(to[i]) + (host_kv_row(kv, to[i], rows, s, p, h) - host_ptr(to[i]));
+            const uint8_t *first = host_kv_row(kv, to[i], rows, host_i32(&rows->seq)[r], host_i32(&rows->pos)[r], 0);
+            uint8_t *dst = host_ptr(to[i]) + (first - host_ptr(to[i]));
+            for (int h = 0; h < kv->n_kv_heads; h++, src += n, dst += (size_t)kv->page_size * size) {
                 if (to[i]->dtype == DTYPE_F32)
                     memcpy(dst, src, n * sizeof *src);
                 else
-                    for (size_t d = 0; d < n; d++)
-                        ((uint16_t *)(void *)dst)[d] = f32_to_f16(src[d]);
+                    narrow((uint16_t *)(void *)dst, src, (int64_t)n);
             }
         }
     }
+}
+
+static void narrow_f16(uint16_t *out, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = f32_to_f16(x[i]);
 }
 
 void host_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k,
                    const struct tensor *v, const struct kv_rows *rows)
 {
     (void)be;
-    host_kv_store_rows(kv, k, v, rows, 0, k->rows);
+    host_kv_store_rows(kv, k, v, rows, 0, k->rows, narrow_f16);
 }
 
 void host_gather_rows(struct backend *be, const struct tensor *out, const struct tensor *x,

@@ -1,0 +1,259 @@
+/* Tiles of attention, part of kern_attn_tmpl.h: scores of some positions for one
+ * to four queries, and their sums of values.  Few queries read keys and values
+ * where they are stored, row by row; many meet what was widened for all of them.
+ * No order of a sum depends on which positions and queries are taken at once.
+ * Knows neither pages nor how chunks are joined. */
+
+/* Asks for a row that will be read soon; next = 0: for none. */
+INLINE void fetch_row(uintptr_t next, int j, size_t row_size)
+{
+    if (next != 0)
+        for (size_t at = 0; at < row_size; at += 64)
+            __builtin_prefetch((const void *)(next + (size_t)j * row_size + at));
+}
+
+static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
+{
+    uint16_t h;
+    if (!kv->f16)
+        return load_f32(row, d);
+    memcpy(&h, row + 2 * d, sizeof h);
+    return f16_scalar(h);
+}
+
+/* What the chunks so far add up to, for one query; O is its out. */
+struct running {
+    bool any;
+    float m, l;
+    float a, b; /* factors of the old sums and of the chunk's */
+    int lo, hi; /* positions of this chunk that it sees */
+};
+
+/* Rows of keys or of values of a chunk's positions lo .. hi. */
+struct kv_part {
+    const uint8_t *const *rows; /* [KERN_CHUNK] */
+    int lo, hi;
+    uintptr_t next; /* rows of as many bytes to be fetched meanwhile, from position 0 on; 0 = none */
+};
+
+/* ---- scores of few queries ---- */
+/* N times 16 products of the row at k with each x, from value `step` * 16 on. */
+#define ROW_STEPS(N, NX, row, size)                                                                            \
+    {                                                                                                          \
+        UNROLL for (int u = 0; u < (N); u++)                                                                   \
+        {                                                                                                      \
+            V16 k16 = row(k, 16 * u);                                                                          \
+            v_keep(&k16);                                                                                      \
+            UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_fma(k16, v_load(x[t] + 16 * (step + u)), sum[t]); \
+        }                                                                                                      \
+        k += (N) * 16 * (size);                                                                                \
+    }
+
+/* Of NW positions from j for NX queries, NW * NX <= 16.  One row after the other, as they lie in memory. */
+#define SCORES(NW, NX, row, size)                                                                            \
+    {                                                                                                        \
+        const float *x[NX];                                                                                  \
+        V16 all[16];                                                                                         \
+        float sums[16];                                                                                      \
+        UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                 \
+        UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                     \
+        for (int i = 0; i < (NW); i++) {                                                                     \
+            const uint8_t *k = p->rows[j + i];                                                               \
+            V16 sum[NX];                                                                                     \
+            int step = 0;                                                                                    \
+            UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                         \
+            fetch_row(p->next, j + i, row_size);                                                             \
+            for (; step + 8 <= full; step += 8)                                                              \
+                ROW_STEPS(8, NX, row, size)                                                                  \
+            for (; step + 4 <= full; step += 4)                                                              \
+                ROW_STEPS(4, NX, row, size)                                                                  \
+            for (; step < full; step++)                                                                      \
+                ROW_STEPS(1, NX, row, size)                                                                  \
+            if (tail != 0) {                                                                                 \
+                float ks[KERN_LANES];                                                                        \
+                for (int l = 0; l < tail; l++)                                                               \
+                    ks[l] = kv_value(kv, k, l);                                                              \
+                UNROLL for (int t = 0; t < (NX); t++) sum[t] = add_tail(sum[t], ks, x[t] + 16 * full, tail); \
+            }                                                                                                \
+            UNROLL for (int t = 0; t < (NX); t++) all[t * (NW) + i] = sum[t];                                \
+        }                                                                                                    \
+        if ((NW) == 1) {                                                                                     \
+            UNROLL for (int t = 0; t < (NX); t++) s[t][j] = kv->scale * v_tree(all[t]);                      \
+        } else {                                                                                             \
+            v_store(sums, v_mul(v_trees(all), v_splat(kv->scale)));                                          \
+            UNROLL for (int t = 0; t < (NX); t++) memcpy(&s[t][j], sums + t * (NW), (NW) * sizeof *sums);    \
+        }                                                                                                    \
+    }
+
+#define SCORES_FORMAT(name, row, size)                                                                   \
+    static void name(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
+                     const struct kern_kv *kv)                                                           \
+    {                                                                                                    \
+        int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = p->lo;                               \
+        size_t row_size = (size_t)kv->head_dim * (size);                                                 \
+        for (; n == 1 && j + 16 <= p->hi; j += 16)                                                       \
+            SCORES(16, 1, row, size)                                                                     \
+        for (; n == 2 && j + 8 <= p->hi; j += 8)                                                         \
+            SCORES(8, 2, row, size)                                                                      \
+        for (; n == 3 && j + 5 <= p->hi; j += 5)                                                         \
+            SCORES(5, 3, row, size)                                                                      \
+        for (; n == 4 && j + 4 <= p->hi; j += 4)                                                         \
+            SCORES(4, 4, row, size)                                                                      \
+        for (; j < p->hi; j++)                                                                           \
+            switch (n) {                                                                                 \
+            case 1: SCORES(1, 1, row, size) break;                                                       \
+            case 2: SCORES(1, 2, row, size) break;                                                       \
+            case 3: SCORES(1, 3, row, size) break;                                                       \
+            default: SCORES(1, 4, row, size) break;                                                      \
+            }                                                                                            \
+    }
+
+SCORES_FORMAT(scores_f32, row_f32, 4)
+SCORES_FORMAT(scores_f16, row_f16, 2)
+
+/* ---- scores of many queries ---- */
+/* Rows of keys whose sums for four queries fit the registers, 1 or 4. */
+#ifndef SCORES_ROWS
+#define SCORES_ROWS 1
+#endif
+
+/* N times 16 products of each of these rows with each query. */
+#define KEY_STEPS(N)                                                                          \
+    for (; step + (N) <= steps; step += (N), k += (N) * 16)                                   \
+        UNROLL for (int u = 0; u < (N); u++)                                                  \
+        {                                                                                     \
+            V16 x16[4], k16;                                                                  \
+            UNROLL for (int t = 0; t < 4; t++) x16[t] = v_load(x[t] + 16 * (step + u));       \
+            UNROLL for (int r = 0; r < SCORES_ROWS; r++)                                      \
+            {                                                                                 \
+                k16 = v_load(k + (r * steps + u) * 16);                                       \
+                v_keep(&k16);                                                                 \
+                UNROLL for (int t = 0; t < 4; t++) sum[r][t] = v_fma(k16, x16[t], sum[r][t]); \
+            }                                                                                 \
+        }
+
+/* s[t][0 .. 4) of four rows of keys, 16 * steps values each, and four queries. */
+static void scores_4x4(float (*s)[KERN_CHUNK], const float *keys, int steps, const float *const *q, float scale)
+{
+    const float *x[4];
+    V16 all[16];
+    float sums[16];
+
+    UNROLL for (int t = 0; t < 4; t++)
+        x[t] = q[t];
+    UNROLL for (int i = 0; i < 4; i += SCORES_ROWS)
+    {
+        const float *k = keys + i * 16 * steps;
+        V16 sum[SCORES_ROWS][4];
+        int step = 0;
+        UNROLL for (int r = 0; r < SCORES_ROWS; r++) UNROLL for (int t = 0; t < 4; t++) sum[r][t] = v_zero();
+        KEY_STEPS(4)
+        KEY_STEPS(1)
+        UNROLL for (int r = 0; r < SCORES_ROWS; r++) UNROLL for (int t = 0; t < 4; t++) all[4 * t + i + r] = sum[r][t];
+    }
+    v_store(sums, v_mul(v_trees(all), v_splat(scale)));
+    UNROLL for (int t = 0; t < 4; t++)
+        memcpy(s[t], sums + 4 * t, 4 * sizeof *sums);
+}
+
+/* ---- sums of values ---- */
+/* What is summed goes to q[t].out + at, joined to what is there. */
+INLINE void put_values(const struct kern_query *q, const struct running *run, int at, V16 acc)
+{
+    if (run->lo == run->hi)
+        return;
+    float *out = q->out + at;
+    v_store(out, run->any ? v_fma(v_load(out), v_splat(run->a), v_mul(acc, v_splat(run->b))) : acc);
+}
+
+/* 16 values from d on, for NX queries.  Positions that only some queries see take the branch. */
+#define VALUES(NX, row)                                                                            \
+    {                                                                                              \
+        V16 acc[NX], v;                                                                            \
+        UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                   \
+        for (int j = p->lo; j < p->hi; j++) {                                                      \
+            v = row(p->rows[j], d);                                                                \
+            v_keep(&v);                                                                            \
+            if (j >= all_lo && j < all_hi) {                                                       \
+                UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]); \
+            } else {                                                                               \
+                UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)         \
+                    acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                                   \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int t = 0; t < (NX); t++) put_values(&q[t], &run[t], at + d, acc[t]);          \
+    }
+
+/* The same where all see the first position, ND times 16 values at once: whole rows in the order they lie in. */
+#define WIDE_VALUES(NX, ND, row, size, fetch)                                                             \
+    {                                                                                                     \
+        V16 acc[NX][ND], v;                                                                               \
+        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero(); \
+        for (int j = p->lo; j < all_hi; j++) {                                                            \
+            const uint8_t *from = p->rows[j] + (size_t)d * (size);                                        \
+            if ((fetch) && d == 0)                                                                        \
+                fetch_row(p->next, j, row_size);                                                          \
+            UNROLL for (int i = 0; i < (ND); i++)                                                         \
+            {                                                                                             \
+                v = row(from, 16 * i);                                                                    \
+                v_keep(&v);                                                                               \
+                UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);  \
+            }                                                                                             \
+        }                                                                                                 \
+        for (int j = all_hi; j < p->hi; j++)                                                              \
+            UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)                    \
+                UNROLL for (int i = 0; i < (ND); i++)                                                     \
+                    acc[t][i] = v_fma(v_splat(s[t][j]), row(p->rows[j], d + 16 * i), acc[t][i]);          \
+        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++)                       \
+            put_values(&q[t], &run[t], at + d + 16 * i, acc[t][i]);                                       \
+    }
+
+/* Sums of 16 lanes that fit the registers here. */
+#ifndef VALUES_ACC
+#define VALUES_ACC 4
+#endif
+
+/* `width` values of each row, for the values from `at` on. */
+#define VALUES_FORMAT(name, row, size, fetch)                                                                  \
+    static void name(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
+                     const struct running *run, int at, int width, size_t row_size)                            \
+    {                                                                                                          \
+        int all_lo = p->lo, all_hi = p->hi;                                                                    \
+        for (int t = 0; t < n; t++) {                                                                          \
+            all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                                  \
+            all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                                  \
+        }                                                                                                      \
+        int d = 0;                                                                                             \
+        bool all = all_lo == p->lo && all_hi > all_lo;                                                         \
+        for (; all && n == 1 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
+            WIDE_VALUES(1, VALUES_ACC / 2, row, size, fetch)                                                   \
+        for (; all && n == 2 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
+            WIDE_VALUES(2, VALUES_ACC / 2, row, size, fetch)                                                   \
+        for (; all && n == 3 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
+            WIDE_VALUES(3, VALUES_ACC / 4, row, size, fetch)                                                   \
+        for (; all && n == 4 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
+            WIDE_VALUES(4, VALUES_ACC / 4, row, size, fetch)                                                   \
+        for (; d + 16 <= width; d += 16)                                                                       \
+            switch (n) {                                                                                       \
+            case 1: VALUES(1, row) break;                                                                      \
+            case 2: VALUES(2, row) break;                                                                      \
+            case 3: VALUES(3, row) break;                                                                      \
+            default: VALUES(4, row) break;                                                                     \
+            }                                                                                                  \
+    }
+
+VALUES_FORMAT(values_f32, row_f32, 4, true)
+VALUES_FORMAT(values_f16, row_f16, 2, true)
+VALUES_FORMAT(values_wide, row_f32, 4, false)
+
+/* The same for the values of head_dim after the last whole 16, of one query. */
+static void values_tail(const float *s, const uint8_t *const *rows, const struct kern_query *q, const struct running *run,
+                        const struct kern_kv *kv)
+{
+    for (int d = kv->head_dim / 16 * 16; d < kv->head_dim && run->lo < run->hi; d++) {
+        float o = 0;
+        for (int j = run->lo; j < run->hi; j++)
+            o = __builtin_fmaf(s[j], kv_value(kv, rows[j], d), o);
+        q->out[d] = run->any ? __builtin_fmaf(q->out[d], run->a, o * run->b) : o;
+    }
+}
