@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "text/chat.h"
 
-static const char *const files[] = {"chatml", "chatml-think", "constructs", "headers", "inst", "phi", "turns"};
+static const char *const files[] = {"chatml", "chatml-think", "constructs", "headers", "inst", "phi", "smollm2", "turns"};
 
 /* A case as forge render gets it: the object, with the tokens among its variables. */
 static void check_case(const cJSON *file, const cJSON *c, const char *path, const char *where)
@@ -112,7 +112,7 @@ static const struct {
     {"{% include 'x' %}", "1", ERR_FORMAT, "'include'"},
     {"\n\n{{ x | frob }}", "1", ERR_UNSUPPORTED, "line 3: the filter 'frob'"},
     {"{{ x is frob }}", "1", ERR_UNSUPPORTED, "the test 'frob'"},
-    {"{{ x.zfill(3) }}", "\"a\"", ERR_UNSUPPORTED, "the method zfill"},
+    {"{{ x.expandtabs(3) }}", "\"a\"", ERR_UNSUPPORTED, "the method expandtabs"},
     {"{{ x.append(3) }}", "[]", ERR_UNSUPPORTED, "the method append"},
     {"{{ x.__class__ }}", "\"a\"", ERR_UNSUPPORTED, "__class__"},
     {"{% if x %}", "1", ERR_FORMAT, "not closed"},
@@ -132,6 +132,20 @@ static const struct {
     {"{{ 1 // (x - 1) }}", "1", ERR_ARG, "division by zero"},
     {"{{ raise_exception('no ' ~ x) }}", "7", ERR_ARG, "line 1: no 7"},
     {"{{ y | tojson }}", "1", ERR_ARG, "tojson"},
+    {"{{ '{}{0}'.format(x) }}", "1", ERR_ARG, "fields with numbers and fields without"},
+    {"{{ '{}{}'.format(x) }}", "1", ERR_ARG, "there is no argument 1"},
+    {"{{ '{a}'.format(b=x) }}", "1", ERR_ARG, "there is no argument \"a\""},
+    {"{{ '{'.format(x) }}", "1", ERR_ARG, "a single brace"},
+    {"{{ '{:{}}'.format(x, 3) }}", "1", ERR_UNSUPPORTED, "a form within a form"},
+    {"{{ '{:_}'.format(x) }}", "1", ERR_UNSUPPORTED, "'_'"},
+    {"{{ '{:5}'.format(x) }}", "[]", ERR_ARG, "of a value of type list"},
+    {"{{ '{:99999}'.format(x) }}", "1", ERR_LIMIT, "more than 10000"},
+    {"{{ '%99999d' % x }}", "1", ERR_LIMIT, "more than 10000"},
+    {"{{ '%c' % x }}", "65", ERR_UNSUPPORTED, "'c'"},
+    {"{{ '%d' % x }}", "\"1\"", ERR_ARG, "type string"},
+    {"{{ '%' % x }}", "1", ERR_ARG, "not complete"},
+    {"{{ '%d %d' % x }}", "1", ERR_ARG, "more formats than values"},
+    {"{{ x.rjust(3, 'ab') }}", "\"a\"", ERR_ARG, "not one character"},
     {"{% for a in x %}{% endfor %}", "1", ERR_ARG, "iterated"},
     {"{% set x.a = 1 %}", "{}", ERR_ARG, "namespace"},
     {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "1", ERR_ARG, "more arguments"},

@@ -279,6 +279,14 @@ static bool f_format(struct render *r, const struct filter_call *f, struct val *
                            : str_format(r, s, &args, out);
 }
 
+static bool f_center(struct render *r, const struct filter_call *f, struct val *out)
+{
+    struct tstr s;
+    int64_t width = 80;
+    return val_to_str(r, f->v, &s) && (f->arg[0].kind == V_NONE || args_int(r, "center", &f->arg[0], &width)) &&
+           str_pad(r, s, "center", width, str_own(" ", 1), out);
+}
+
 static const struct filter_row rows[] = {
     {"length", f_length, 0, {0}}, {"count", f_length, 0, {0}}, {"trim", f_trim, 0, {"chars"}}, {"upper", f_case, 0, {0}},
     {"lower", f_case, 0, {0}}, {"capitalize", f_case, 0, {0}}, {"title", f_title, 0, {0}},
@@ -287,7 +295,7 @@ static const struct filter_row rows[] = {
     {"escape", f_escape, 0, {0}}, {"e", f_escape, 0, {0}}, {"int", f_int, 0, {"default"}}, {"float", f_float, 0, {"default"}},
     {"abs", f_abs, 0, {0}}, {"round", f_round, 0, {"precision", "method"}},
     {"tojson", f_tojson, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"indent", f_indent, 0, {"width", "first", "blank"}}, {"format", f_format, -1, {0}},
+    {"indent", f_indent, 0, {"width", "first", "blank"}}, {"format", f_format, -1, {0}}, {"center", f_center, 0, {"width"}},
 };
 
 static const struct filter_row *find(const char *name, size_t len)

@@ -90,6 +90,22 @@ static bool m_case(struct render *r, const struct val *v, const char *name, stru
     return no_names(r, name, a, 0, 0) && str_recase(r, v->u.s, rows[i].how, out);
 }
 
+static bool m_pad(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
+{
+    int64_t width;
+    struct tstr fill = str_own(name[0] == 'z' ? "0" : " ", 1);
+    if (!no_names(r, name, a, 1, name[0] == 'z' ? 1 : 2) || !args_int(r, name, &a->v[0], &width) ||
+        (a->n == 2 && !args_str(r, name, &a->v[1], &fill)))
+        return false;
+    return str_chars(fill) == 1 ? str_pad(r, v->u.s, name, width, fill, out) : render_fail(r, ERR_ARG, "%s: the fill is not one character", name);
+}
+
+static bool m_format(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
+{
+    (void)name;
+    return str_format_fields(r, v->u.s, a, out);
+}
+
 static bool m_class(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
 {
     if (!no_names(r, name, a, 0, 0) || !render_step(r, v->u.s.len / 8))
@@ -256,9 +272,9 @@ static const struct method_row str_methods[] = {
     {"isdigit", m_class}, {"isdecimal", m_class}, {"isnumeric", m_class}, {"islower", m_class}, {"isupper", m_class},
     {"find", m_find}, {"rfind", m_find}, {"index", m_find}, {"rindex", m_find}, {"count", m_count}, {"join", m_join},
     {"removeprefix", m_remove}, {"removesuffix", m_remove}, {"partition", m_partition}, {"rpartition", m_partition},
-    {"casefold", NULL}, {"center", NULL}, {"encode", NULL}, {"expandtabs", NULL}, {"format", NULL}, {"format_map", NULL},
-    {"isascii", NULL}, {"isidentifier", NULL}, {"isprintable", NULL}, {"istitle", NULL}, {"ljust", NULL}, {"maketrans", NULL},
-    {"rjust", NULL}, {"translate", NULL}, {"zfill", NULL}, {0},
+    {"center", m_pad}, {"ljust", m_pad}, {"rjust", m_pad}, {"zfill", m_pad}, {"format", m_format},
+    {"casefold", NULL}, {"encode", NULL}, {"expandtabs", NULL}, {"format_map", NULL}, {"isascii", NULL}, {"isidentifier", NULL},
+    {"isprintable", NULL}, {"istitle", NULL}, {"maketrans", NULL}, {"translate", NULL}, {0},
 };
 static const struct method_row map_methods[] = {
     {"items", m_items}, {"keys", m_items}, {"values", m_items}, {"get", m_get}, {"copy", m_copy}, {"clear", NULL},

@@ -7,7 +7,7 @@
  *   template_stmt.c     runs statements
  *   template_eval.c     evaluates expressions, names, calls
  *   template_ops.c      operators, comparison, truth
- *   template_filters.c, template_tests.c, template_methods.c, template_str.c, template_globals.c   what is built in
+ *   template_filters.c, template_tests.c, template_methods.c, template_str.c, template_format.c, template_globals.c   what is built in
  *   template_value.c    making values
  *   template_repr.c     values as text: str(), repr(), JSON
  *   template_json.c     JSON text to values
@@ -303,10 +303,15 @@ bool str_find(struct tstr s, struct tstr what, size_t from, size_t *at);
 /* The last place; false also where looking for it was too much. */
 bool str_find_last(struct render *r, struct tstr s, struct tstr what, size_t *at);
 bool str_join(struct render *r, struct tstr sep, const struct tseq *parts, struct val *out);
-bool str_format(struct render *r, struct tstr s, const struct val *args, struct val *out); /* "%s" % args */
 bool str_is_class(struct tstr s, const char *name);
 bool space_char(uint32_t cp);
 size_t char_at(struct tstr s, size_t at, uint32_t *cp); /* bytes of the character, at least 1 */
+
+/* ---- template_format.c ---- */
+bool str_format(struct render *r, struct tstr s, const struct val *args, struct val *out);  /* "%s" % args */
+bool str_format_fields(struct render *r, struct tstr s, struct args *args, struct val *out); /* "{}".format(args) */
+/* how: center, ljust, rjust, zfill. */
+bool str_pad(struct render *r, struct tstr s, const char *how, int64_t width, struct tstr fill, struct val *out);
 
 /* ---- template_stmt.c ---- */
 bool run_list(struct render *r, const struct node *list);

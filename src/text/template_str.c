@@ -1,8 +1,6 @@
-/* What strings can do: strip, split, replace, find, join, case,
- * %-formatting.  Marks go along with their bytes.
+/* What strings can do: strip, split, replace, find, join, case.
+ * Marks go along with their bytes.
  * Knows strings alone. */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -279,62 +277,4 @@ bool str_is_class(struct tstr s, const char *name)
         }
     }
     return some;
-}
-
-/* ---- "%s" % args ---- */
-
-static bool format_one(struct render *r, char kind, int precision, const struct val *v, struct marked *m)
-{
-    char text[400];
-    double f;
-    int64_t i;
-    bool whole;
-    if (kind == 's')
-        return val_str(r, v, m);
-    if (kind == 'r')
-        return val_repr(r, v, m);
-    if (!val_number(v, &f, &i, &whole))
-        return render_fail(r, ERR_ARG, "%%%c of a value of type %s", kind, val_type(v));
-    if (kind == 'd' || kind == 'i')
-        snprintf(text, sizeof text, "%lld", whole ? (long long)i : fabs(f) < 0x1p62 ? (long long)f : 0);
-    else if (kind == 'f')
-        snprintf(text, sizeof text, "%.*f", precision < 0 ? 6 : precision, f);
-    else
-        return render_fail(r, ERR_UNSUPPORTED, "the format %%%c is not supported", kind);
-    marked_own(m, text, strlen(text));
-    return true;
-}
-
-bool str_format(struct render *r, struct tstr s, const struct val *args, struct val *out)
-{
-    bool tuple = args->kind == V_SEQ && args->u.seq->kind == SEQ_TUPLE, ok = true;
-    const struct val *v = tuple ? args->u.seq->v : args;
-    size_t n = tuple ? args->u.seq->n : 1, used = 0, done = 0, at;
-    struct marked m;
-    marked_init(&m);
-    while (ok && str_find(s, str_own("%", 1), done, &at)) {
-        size_t i = at + 1;
-        int precision = -1;
-        marked_put(&m, str_part(s, done, at - done));
-        if (i + 1 < s.len && s.s[i] == '.' && s.s[i + 1] >= '0' && s.s[i + 1] <= '9') {
-            precision = s.s[i + 1] - '0';
-            i += 2;
-        }
-        char kind = i < s.len ? s.s[i] : 0;
-        done = i + 1;
-        if (kind == '%')
-            marked_own(&m, "%", 1);
-        else if (used == n || kind == 0)
-            ok = render_fail(r, ERR_ARG, "more formats than values, or a format is not complete");
-        else
-            ok = format_one(r, kind, precision, &v[used++], &m);
-    }
-    if (ok && used < n && (tuple || args->kind != V_MAP))
-        ok = render_fail(r, ERR_ARG, "more values than formats");
-    if (ok) {
-        marked_put(&m, str_part(s, done, s.len - done));
-        ok = val_from_marked(r, &m, out);
-    }
-    marked_fini(&m);
-    return ok;
 }
