@@ -270,7 +270,11 @@ size_t forge_token_bytes(const struct forge_engine *e, int32_t id, char *out, si
 /* ---- chat ---- */
 enum forge_chat_flags {
     FORGE_CHAT_NO_GENERATION_PROMPT = 1, /* the text ends behind the last message, not with the start of an answer */
-    FORGE_CHAT_NO_THINKING = 2           /* the template's variable enable_thinking is false */
+    FORGE_CHAT_NO_THINKING = 2,          /* the template's variable enable_thinking is false */
+    /* Messages are as programs send them to chat services: contents that are lists of text parts become one string,
+     * arguments of calls that are text the object they spell; roles are system (or developer), user, assistant and tool
+     * (or function).  What is wrong is told with its place at the front, in quotes: 'messages[2].content' ... */
+    FORGE_CHAT_PROTOCOL = 4
 };
 
 /* The prompt that the engine's chat template makes of a conversation, as text and as ids (text or ids may be NULL).

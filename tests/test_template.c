@@ -349,6 +349,55 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* Messages of the chat protocol: what a template is given of them, and what is wrong with others. */
+START_TEST(protocol)
+{
+    static const struct {
+        const char *messages, *want; /* text, or a part of the message */
+        bool ok;
+    } rows[] = {
+        {"[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"\\u00e9\\n\"}]}]",
+         "[{\"role\": \"system\", \"content\": \"a\303\251\\n\"}]", true},
+        {"[{\"content\":\"\",\"role\":\"user\",\"name\":\"A\",\"other\":1}]", "[{\"role\": \"user\", \"content\": \"\", \"name\": \"A\"}]", true},
+        {"[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+         "\"arguments\":\"{\\\"n\\\": 12345678901234567890}\"}},{\"function\":{\"name\":\"g\"}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1.50}}},"
+         "{\"function\":{\"name\":\"i\",\"arguments\":\"no JSON\"}}]}]",
+         "[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"n\": "
+         "12345678901234567890}}, \"id\": \"c\"}, {\"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": {}}}, {\"type\": \"function\", "
+         "\"function\": {\"name\": \"h\", \"arguments\": {\"x\": 1.5}}}, {\"type\": \"function\", \"function\": {\"name\": \"i\", \"arguments\": \"no JSON\"}}]}]", true},
+        {"[{\"role\":\"function\",\"tool_call_id\":\"c\",\"content\":\"1\"}]", "[{\"role\": \"tool\", \"content\": \"1\", \"tool_call_id\": \"c\"}]", true},
+        {"[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"bob\"}]", "'messages[1].role' must be", false},
+        {"[{\"content\":\"a\"}]", "'messages[0].role' must be", false},
+        {"[{\"role\":\"user\"}]", "'messages[0].content' must be a string or a list of parts, not null", false},
+        {"[{\"role\":\"user\",\"content\":3}]", "not a number", false},
+        {"[{\"role\":\"user\",\"content\":[3]}]", "no object with a 'type'", false},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]", "takes text only", false},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":[]}]}]", "whose 'text' is a list", false},
+        {"[{\"role\":\"user\",\"content\":\"\",\"name\":[]}]", "'messages[0].name' must be a string, not a list", false},
+        {"[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":{}}]", "'messages[0].tool_calls' must be a list", false},
+        {"[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{}}]}]", "without the name of a function", false},
+        {"[3]", "'messages[0].role'", false},
+        {"[]", "empty", false},
+    };
+    const char *path = test_tmp("protocol.jinja"), text[] = "{{ messages | tojson }}";
+    struct chat *chat;
+    struct err err = {0};
+    ck_assert(path_replace(path, text, sizeof text - 1, "", 0, &err) == 0);
+    ck_assert(chat_open(&chat, &(struct chat_source){.given = path}, &err) == 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct marked m;
+        marked_init(&m);
+        err = (struct err){0};
+        int rc = chat_apply(chat, NULL, rows[i].messages, strlen(rows[i].messages), NULL, 0, CHAT_PROTOCOL, &m, &err);
+        test_that((rc == 0) == rows[i].ok, "%s: %s", rows[i].messages, err.msg);
+        test_that(rows[i].ok ? strcmp(buf_str(&m.text), rows[i].want) == 0 : strstr(err.msg, rows[i].want) != NULL, "%s:\n%s%s\nwanted\n%s",
+                  rows[i].messages, buf_str(&m.text), err.msg, rows[i].want);
+        marked_fini(&m);
+    }
+    chat_close(chat);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("template");
@@ -361,6 +410,7 @@ int main(void)
     tcase_add_test(t, no_break_out);
     tcase_add_test(t, sources);
     tcase_add_test(t, shapes);
+    tcase_add_test(t, protocol);
     suite_add_tcase(s, t);
     return test_main(s);
 }

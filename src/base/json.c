@@ -311,6 +311,16 @@ int json_get_str(const cJSON *obj, const char *key, const char **out, const char
     return 0;
 }
 
+const char *json_kind(const cJSON *item)
+{
+    return cJSON_IsString(item)   ? "a string"
+           : cJSON_IsNumber(item) ? "a number"
+           : cJSON_IsBool(item)   ? "true or false"
+           : cJSON_IsArray(item)  ? "a list"
+           : cJSON_IsObject(item) ? "an object"
+                                  : "null";
+}
+
 bool json_str(const cJSON *item, struct buf *out)
 {
     if (!cJSON_IsString(item))

@@ -34,6 +34,9 @@ int json_get_bool(const cJSON *obj, const char *key, bool *out, const char *name
 /* Borrowed C string; a string holding a NUL is an error here. */
 int json_get_str(const cJSON *obj, const char *key, const char **out, const char *name, struct err *err);
 
+/* "a string", for messages; NULL is null. */
+const char *json_kind(const cJSON *item);
+
 /* Value of a string item with NULs restored, appended to out; false if not a string. */
 bool json_str(const cJSON *item, struct buf *out);
 

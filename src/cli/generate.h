@@ -48,6 +48,7 @@ struct job {
 };
 enum { JOB_SAMPLES_MAX = 1024 };
 void job_free(struct job *j);
+#define JOB_CHAT_FLAGS ((unsigned)FORGE_CHAT_PROTOCOL) /* of its messages */
 /* The request for a job; pointers are borrowed from it. false = out of memory. */
 bool job_params(struct job *j, struct forge_request_params *p);
 

@@ -76,6 +76,7 @@ bool job_params(struct job *j, struct forge_request_params *p)
     p->n_ids = j->prompt.n_ids;
     p->messages = j->messages;
     p->messages_len = j->messages_len;
+    p->chat_flags = JOB_CHAT_FLAGS;
     p->text_flags = prompt_text_flags(&a->prompt);
     sampling_to_forge(&a->sampling, j->bias, &p->sampling);
     p->stops = a->stops.v;

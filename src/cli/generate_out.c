@@ -88,7 +88,7 @@ int generate_prompt_text(struct buf *b, const struct forge_engine *e, const stru
         buf_put(b, j->prompt.text, j->prompt.text_len);
         return 0;
     }
-    int rc = j->messages ? forge_chat_render(e, j->messages, j->messages_len, 0, &text, &len, NULL, NULL, &err)
+    int rc = j->messages ? forge_chat_render(e, j->messages, j->messages_len, JOB_CHAT_FLAGS, &text, &len, NULL, NULL, &err)
                          : forge_detokenize(e, j->prompt.ids, j->prompt.n_ids, 0, &text, &len, &err);
     if (rc < 0)
         return msg_fail(err.code, err.message);

@@ -40,7 +40,7 @@ void engine_close_chat(struct forge_engine *e)
 
 int engine_chat_flags_check(const char *name, unsigned flags, struct err *err)
 {
-    return engine_flags_check(name, flags, (unsigned)(FORGE_CHAT_NO_GENERATION_PROMPT | FORGE_CHAT_NO_THINKING), err);
+    return engine_flags_check(name, flags, (unsigned)(FORGE_CHAT_NO_GENERATION_PROMPT | FORGE_CHAT_NO_THINKING | FORGE_CHAT_PROTOCOL), err);
 }
 
 static int render(const struct forge_engine *e, const char *json, size_t len, unsigned flags, struct marked *text, struct err *err)
@@ -50,7 +50,8 @@ static int render(const struct forge_engine *e, const char *json, size_t len, un
     if (!e->chat)
         return err_set(err, ERR_UNSUPPORTED, "%s has no chat template; name one, or chatml", e->info.model_path);
     unsigned f = (flags & FORGE_CHAT_NO_GENERATION_PROMPT ? (unsigned)CHAT_NO_GENERATION_PROMPT : 0u) |
-                 (flags & FORGE_CHAT_NO_THINKING ? (unsigned)CHAT_NO_THINKING : 0u);
+                 (flags & FORGE_CHAT_NO_THINKING ? (unsigned)CHAT_NO_THINKING : 0u) |
+                 (flags & FORGE_CHAT_PROTOCOL ? (unsigned)CHAT_PROTOCOL : 0u);
     len = len == FORGE_TERMINATED ? strlen(json) : len;
     return chat_apply(e->chat, e->l.tokenizer, json, len, NULL, 0, f, text, err);
 }

@@ -1,6 +1,5 @@
-/* The fields of a chat: messages, tools, what form the answer is to have; checked and
- * put into the shape that templates expect: contents as one string, arguments of
- * calls as objects.
+/* The fields of a chat: messages, tools, what form the answer is to have; checked, but
+ * for single messages, which are the library's matter.
  * Knows the template by forge.h only. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,127 +13,14 @@
 
 /* ---- messages ---- */
 
-static bool put_part(struct buf *text, const cJSON *part, const char *where, struct api_error *e)
-{
-    const cJSON *type = json_get(part, "type"), *t = json_get(part, "text");
-    if (!cJSON_IsObject(part) || !cJSON_IsString(type))
-        return api_fail(e, 400, where, "'%s' has a part that is no object with a 'type'.", where);
-    if (strcmp(type->valuestring, "text") != 0)
-        return api_fail(e, 400, where, "'%s' has a part that is no text; this model takes text only.", where);
-    if (!json_str(t, text))
-        return api_fail(e, 400, where, "'%s' has a part whose 'text' is %s, not a string.", where, json_kind(t));
-    return true;
-}
-
-/* A string, or parts of text that follow each other. */
-static bool put_content(struct buf *out, const cJSON *content, const char *where, struct api_error *e)
-{
-    struct buf text;
-    bool ok = true;
-    buf_init(&text);
-    if (cJSON_IsArray(content)) {
-        for (const cJSON *c = content->child; c && ok; c = c->next)
-            ok = put_part(&text, c, where, e);
-    } else if (!json_str(content, &text))
-        ok = api_fail(e, 400, where, "'%s' must be a string or a list of parts, not %s.", where, json_kind(content));
-    buf_put_json(out, buf_str(&text), text.len);
-    out->failed |= text.failed;
-    buf_fini(&text);
-    return ok;
-}
-
-/* A call's arguments are text in the protocol, and an object in templates. */
-static bool put_calls(struct buf *out, const cJSON *calls, const char *where, struct api_error *e)
-{
-    if (!cJSON_IsArray(calls))
-        return api_fail(e, 400, where, "'%s' must be a list, not %s.", where, json_kind(calls));
-    buf_puts(out, ",\"tool_calls\":[");
-    for (const cJSON *c = calls->child; c; c = c->next) {
-        const cJSON *f = json_get(c, "function"), *name = json_get(f, "name"), *args = json_get(f, "arguments"), *id = json_get(c, "id");
-        struct buf text;
-        cJSON *parsed = NULL;
-        if (!cJSON_IsString(name))
-            return api_fail(e, 400, where, "'%s' has a call without the name of a function.", where);
-        buf_puts(out, "{\"type\":\"function\",\"id\":");
-        json_put(out, id);
-        buf_puts(out, ",\"function\":{\"name\":");
-        json_put(out, name);
-        buf_puts(out, ",\"arguments\":");
-        buf_init(&text);
-        if (json_str(args, &text) && json_parse(&parsed, buf_str(&text), text.len, "arguments", NULL) == 0)
-            json_put(out, parsed);
-        else if (args)
-            json_put(out, args);
-        else
-            buf_puts(out, "{}");
-        out->failed |= text.failed;
-        cJSON_Delete(parsed);
-        buf_fini(&text);
-        buf_puts(out, c->next ? "}}," : "}}");
-    }
-    buf_putc(out, ']');
-    return true;
-}
-
-static const char *role_of(const cJSON *m)
-{
-    static const char *const roles[][2] = {{"system", "system"}, {"developer", "system"}, {"user", "user"},
-                                           {"assistant", "assistant"}, {"tool", "tool"}, {"function", "tool"}};
-    const cJSON *role = json_get(m, "role");
-    for (size_t i = 0; i < sizeof roles / sizeof *roles && cJSON_IsString(role); i++)
-        if (strcmp(role->valuestring, roles[i][0]) == 0)
-            return roles[i][1];
-    return NULL;
-}
-
-static bool put_message(struct buf *out, const cJSON *m, size_t at, struct api_error *e)
-{
-    static const char *const also[] = {"name", "tool_call_id", "reasoning_content"};
-    const cJSON *content = json_get(m, "content"), *calls = json_get(m, "tool_calls");
-    const char *role = role_of(m);
-    char where[64];
-    if (!role) {
-        snprintf(where, sizeof where, "messages[%zu].role", at);
-        return api_fail(e, 400, where, "'%s' must be system, developer, user, assistant or tool.", where);
-    }
-    snprintf(where, sizeof where, "messages[%zu].content", at);
-    buf_printf(out, "{\"role\":\"%s\",\"content\":", role);
-    if (!content && calls && strcmp(role, "assistant") == 0)
-        buf_puts(out, "\"\"");
-    else if (!put_content(out, content, where, e))
-        return false;
-    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
-        const cJSON *item = json_get(m, also[i]);
-        snprintf(where, sizeof where, "messages[%zu].%s", at, also[i]);
-        if (item && !cJSON_IsString(item))
-            return api_fail(e, 400, where, "'%s' must be a string, not %s.", where, json_kind(item));
-        if (item) {
-            buf_printf(out, ",\"%s\":", also[i]);
-            json_put(out, item);
-        }
-    }
-    snprintf(where, sizeof where, "messages[%zu].tool_calls", at);
-    if (calls && !put_calls(out, calls, where, e))
-        return false;
-    buf_putc(out, '}');
-    return true;
-}
-
+/* Their shape is looked at where they are rendered. */
 static bool put_messages(struct buf *out, const cJSON *list, struct api_error *e)
 {
-    size_t n = 0;
     if (!cJSON_IsArray(list))
         return api_fail(e, 400, "messages", list ? "'messages' must be a list, not %s." : "'messages' is missing.", json_kind(list));
     if (!list->child)
         return api_fail(e, 400, "messages", "'messages' is empty.");
-    buf_putc(out, '[');
-    for (const cJSON *m = list->child; m; m = m->next) {
-        if (n > 0)
-            buf_putc(out, ',');
-        if (!put_message(out, m, n++, e))
-            return false;
-    }
-    buf_putc(out, ']');
+    json_put(out, list);
     return true;
 }
 

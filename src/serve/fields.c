@@ -8,16 +8,6 @@
 #include "base/mem.h"
 #include "serve/server.h"
 
-const char *json_kind(const cJSON *item)
-{
-    return cJSON_IsString(item)   ? "a string"
-           : cJSON_IsNumber(item) ? "a number"
-           : cJSON_IsBool(item)   ? "true or false"
-           : cJSON_IsArray(item)  ? "a list"
-           : cJSON_IsObject(item) ? "an object"
-                                  : "null";
-}
-
 static bool read_one(const struct field *f, const cJSON *item, void *at, struct api_error *e)
 {
     if (f->type == FIELD_BOOL) {

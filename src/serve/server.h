@@ -175,7 +175,6 @@ bool fields_read(const struct field *table, const cJSON *obj, void *out, struct 
 cJSON *fields_body(struct exchange *x, struct api_error *e);
 /* A list of ids; false with an error that names `name`. */
 bool fields_ids(const cJSON *list, const char *name, int32_t **ids, size_t *n, struct api_error *e);
-const char *json_kind(const cJSON *item); /* "a string", for messages */
 
 /* ---- params.c ---- */
 struct prompt {

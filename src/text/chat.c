@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/json_raw.h"
 #include "text/chat_parts.h"
 
 #define VARS_MAX 64
@@ -43,12 +42,10 @@ static void put_message(struct buf *b, struct raw m, const cJSON *o)
     buf_putc(b, '}');
 }
 
-static int put_messages(struct buf *b, struct raw list, const cJSON *l, struct err *err)
+static int put_list(struct buf *b, struct raw list, const cJSON *l, struct err *err)
 {
     struct raw m;
     size_t at = 0, n = 0;
-    if (!cJSON_IsArray(l))
-        return err_set(err, ERR_ARG, "messages: this is no list");
     buf_putc(b, '[');
     for (const cJSON *c = l->child; c && raw_next_element(list, &at, &m); c = c->next) {
         if (!cJSON_IsObject(c))
@@ -59,6 +56,26 @@ static int put_messages(struct buf *b, struct raw list, const cJSON *l, struct e
     }
     buf_putc(b, ']');
     return n ? 0 : err_set(err, ERR_ARG, "messages: the conversation is empty, it needs at least one message");
+}
+
+/* Messages of the protocol become such as templates take first. */
+static int put_messages(struct buf *b, struct raw list, const cJSON *l, unsigned flags, struct err *err)
+{
+    struct buf plain;
+    cJSON *j = NULL;
+    if (!cJSON_IsArray(l))
+        return err_set(err, ERR_ARG, "messages: this is no list");
+    if (!(flags & CHAT_PROTOCOL))
+        return put_list(b, list, l, err);
+    buf_init(&plain);
+    int rc = chat_protocol_messages(&plain, list, l, err);
+    if (rc == 0 && plain.failed)
+        rc = err_set(err, ERR_NOMEM, "no memory for %zu bytes of messages", list.len);
+    if (rc == 0 && (rc = json_parse(&j, buf_str(&plain), plain.len, "messages", err)) == 0)
+        rc = put_list(b, (struct raw){buf_str(&plain), plain.len}, j, err);
+    cJSON_Delete(j);
+    buf_fini(&plain);
+    return rc;
 }
 
 /* ---- variables ---- */
@@ -148,7 +165,7 @@ static int fill(struct vars *vars, const struct tokenizer *tok, struct raw json,
     const cJSON *l = object ? cJSON_GetObjectItemCaseSensitive(j, "messages") : j;
     if (object && (!l || !raw_member(json, j, "messages", &list)))
         return err_set(err, ERR_ARG, "messages: the object has no member of this name");
-    int rc = put_messages(&vars->messages, list, l, err);
+    int rc = put_messages(&vars->messages, list, l, flags, err);
     if (rc == 0 && vars->messages.failed)
         rc = err_set(err, ERR_NOMEM, "no memory for %zu bytes of messages", json.len);
     if (rc == 0)

@@ -23,7 +23,8 @@ const struct template *chat_template(const struct chat *c);
 
 enum chat_flags {
     CHAT_NO_GENERATION_PROMPT = 1, /* unless the object says otherwise */
-    CHAT_NO_THINKING = 2           /* the variable enable_thinking is false, unless the object names it */
+    CHAT_NO_THINKING = 2,          /* the variable enable_thinking is false, unless the object names it */
+    CHAT_PROTOCOL = 4              /* messages are as chat_messages.c takes them */
 };
 
 /* json: a list of messages, or an object with messages, tools, documents, add_generation_prompt, variables.  `tools`

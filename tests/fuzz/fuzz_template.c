@@ -1,5 +1,5 @@
 /* Fuzz target: chat templates.  The template is the text up to a NUL, what follows it is the JSON of a conversation, as
- * forge render reads it.
+ * forge render reads it, or of the chat protocol where its length is odd.
  * What comes out has a mark for each byte; an error leaves what was there; a second rendering is the same. */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int render(const struct chat *c, const char *json, size_t len, struct mar
     marked_init(m);
     buf_puts(&m->text, "before");
     buf_puts(&m->marks, "000000");
-    int rc = chat_apply(c, NULL, json, len, NULL, 0, 0, m, &err);
+    int rc = chat_apply(c, NULL, json, len, NULL, 0, len % 2 ? (unsigned)CHAT_PROTOCOL : 0u, m, &err);
     must(rc == 0 || rc == err.code);
     must(m->text.len == m->marks.len && m->text.len >= 6 && (rc == 0 || m->text.len == 6));
     must(memcmp(m->text.data, "before", 6) == 0);
