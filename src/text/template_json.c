@@ -120,15 +120,15 @@ static bool number(struct reader *j, struct val *out)
 
 static bool value(struct reader *j, struct val *out);
 
-static bool array(struct reader *j, struct val *out)
+typedef bool member_fn(struct reader *j, struct val *to);
+
+/* Members up to the closing bracket. */
+static bool members(struct reader *j, char close, member_fn *read, struct val *to)
 {
     j->s++;
-    if (!seq_new(j->r, SEQ_LIST, 0, out))
-        return false;
     blanks(j);
-    while (j->s < j->end && *j->s != ']') {
-        struct val v;
-        if (!value(j, &v) || !seq_push(j->r, out->u.seq, v))
+    while (j->s < j->end && *j->s != close) {
+        if (!read(j, to))
             return false;
         blanks(j);
         if (j->s < j->end && *j->s == ',')
@@ -136,6 +136,12 @@ static bool array(struct reader *j, struct val *out)
         blanks(j);
     }
     return j->s++ < j->end || wrong(j);
+}
+
+static bool element(struct reader *j, struct val *list)
+{
+    struct val v;
+    return value(j, &v) && seq_push(j->r, list->u.seq, v);
 }
 
 static void own_role(const struct val *key, struct val *v)
@@ -147,28 +153,22 @@ static void own_role(const struct val *key, struct val *v)
             v->u.s.outside = false;
 }
 
-static bool object(struct reader *j, struct val *out)
+static bool pair(struct reader *j, struct val *map)
 {
-    j->s++;
-    if (!map_new(j->r, V_MAP, out))
-        return false;
+    struct val k, v;
+    if (*j->s != '"' || !string(j, &k))
+        return wrong(j);
     blanks(j);
-    while (j->s < j->end && *j->s != '}') {
-        struct val k, v;
-        if (*j->s != '"' || !string(j, &k))
-            return wrong(j);
-        blanks(j);
-        if (j->s >= j->end || *j->s++ != ':' || !value(j, &v))
-            return wrong(j);
-        own_role(&k, &v);
-        if (!map_set(j->r, out->u.map, k, v))
-            return false;
-        blanks(j);
-        if (j->s < j->end && *j->s == ',')
-            j->s++;
-        blanks(j);
-    }
-    return j->s++ < j->end || wrong(j);
+    if (j->s >= j->end || *j->s++ != ':' || !value(j, &v))
+        return wrong(j);
+    own_role(&k, &v);
+    return map_set(j->r, map->u.map, k, v);
+}
+
+static bool composed(struct reader *j, struct val *out)
+{
+    return *j->s == '[' ? seq_new(j->r, SEQ_LIST, 0, out) && members(j, ']', element, out)
+                        : map_new(j->r, V_MAP, out) && members(j, '}', pair, out);
 }
 
 static bool value(struct reader *j, struct val *out)
@@ -192,7 +192,7 @@ static bool value(struct reader *j, struct val *out)
         }
     }
     if (!word)
-        ok = *j->s == '"' ? string(j, out) : *j->s == '[' ? array(j, out) : *j->s == '{' ? object(j, out) : number(j, out);
+        ok = *j->s == '"' ? string(j, out) : *j->s == '[' || *j->s == '{' ? composed(j, out) : number(j, out);
     j->depth--;
     return ok;
 }
