@@ -135,7 +135,7 @@ void forge_devices_free(struct forge_devices *d);
 /* ---- engine: a loaded model on its devices ---- */
 enum forge_math { FORGE_MATH_DEFAULT, FORGE_MATH_EXACT, FORGE_MATH_FAST };
 enum forge_gemm { FORGE_GEMM_AUTO, FORGE_GEMM_OWN, FORGE_GEMM_CLBLAST };
-enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 }; /* the last is refused: no backend has it yet */
+enum forge_kv { FORGE_KV_F16, FORGE_KV_F32, FORGE_KV_Q8_0 }; /* Q8_0: on "cpu" and "ref", heads of a multiple of 32 */
 enum forge_load_phase { FORGE_LOAD_WEIGHTS, FORGE_LOAD_KERNELS }; /* weights in tensors; then kernels that are compiled */
 
 struct forge_engine_params {

@@ -222,6 +222,46 @@ START_TEST(batch_equals_alone)
 }
 END_TEST
 
+/* Pages of Q8_0: 34 bytes for 32 values, and one text whatever the chunk, the pages, the threads and the neighbours. */
+START_TEST(pages_of_q8_0)
+{
+    static const struct { int chunk, page, threads; } ways[] = {{256, 64, 2}, {1, 16, 1}, {7, 1, 3}, {32, 0, 2}};
+    struct forge_engine_params p = engine_params(TINY);
+    struct forge_engine *e = engine_with(&p);
+    uint64_t f32 = forge_engine_info(e)->kv_bytes;
+    char want[512] = "";
+    forge_engine_close(e);
+    p.kv_type = FORGE_KV_Q8_0;
+    p.max_seqs = 3;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct forge_request_params rp = request_params("The capital of France is", 60);
+        struct forge_request *r[3];
+        struct forge_error err = {0};
+        p.chunk = ways[i].chunk;
+        p.page_size = ways[i].page;
+        p.n_threads = ways[i].threads;
+        e = engine_with(&p);
+        ck_assert_uint_eq(forge_engine_info(e)->kv_bytes * 32 * 4, f32 * 34 * 3);
+        rp.sampling.temp = 1;
+        rp.sampling.seed = 5;
+        rp.sampling.has_seed = 1;
+        for (size_t j = 0; j < 3; j++) { /* alone, the first time */
+            rp.text = j == 0 ? "Once upon a time" : "The capital of France is";
+            ck_assert_msg(j > i || forge_submit(e, &rp, &r[j], &err) == 0, "%s", err.message);
+        }
+        while (forge_step(e, &err) > 0)
+            ;
+        if (i == 0)
+            snprintf(want, sizeof want, "%s", text_of(r[0]));
+        ck_assert_str_eq(text_of(r[0]), want);
+        for (size_t j = 0; j < 3 && j <= i; j++)
+            forge_request_free(r[j]);
+        forge_engine_close(e);
+    }
+    ck_assert_uint_gt(strlen(want), 40);
+}
+END_TEST
+
 START_TEST(engines_refused)
 {
     struct forge_engine_params p, good = engine_params(TINY);
@@ -236,7 +276,7 @@ START_TEST(engines_refused)
     REFUSED(FORGE_ERR_IO, "no-such", p.model = "no-such");
     REFUSED(FORGE_ERR_ARG, "n_threads", p.n_threads = -1);
     REFUSED(FORGE_ERR_ARG, "1000000", p.n_ctx = 1000000);
-    REFUSED(FORGE_ERR_UNSUPPORTED, "Q8_0", p.kv_type = FORGE_KV_Q8_0);
+    REFUSED(FORGE_ERR_UNSUPPORTED, "layer 0 have 40", p.kv_type = FORGE_KV_Q8_0, p.model = test_path("golden/models/gemma3"));
     REFUSED(FORGE_ERR_ARG, "kv_type", p.kv_type = (enum forge_kv)77);
     REFUSED(FORGE_ERR_ARG, "gemm", p.gemm = (enum forge_gemm)77);
     REFUSED(FORGE_ERR_ARG, "page size", p.page_size = 257);
@@ -519,6 +559,7 @@ int main(void)
     tcase_add_test(t, fresh_seed_is_reported);
     tcase_add_test(t, samples);
     tcase_add_test(t, batch_equals_alone);
+    tcase_add_test(t, pages_of_q8_0);
     tcase_add_test(t, engines_refused);
     tcase_add_test(t, info_and_placement);
     tcase_add_test(t, failure_without_words);

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 
 /* ---- what is remembered ---- */
-static const char passed[] = "forge selftest passed: list 4\n"; /* another list of cases: another number */
+static const char passed[] = "forge selftest passed: list 5\n"; /* another list of cases: another number */
 
 /* The file that says so; NULL = nothing is remembered. */
 static char *record(const struct guard *g, const char *what)

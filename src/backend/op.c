@@ -61,7 +61,8 @@ static ATTR_UNUSED bool is_kv(const struct backend *be, const struct kv_layer *k
 {
     int64_t unit = (int64_t)kv->n_kv_heads * kv->page_size;
     return kv->n_kv_heads > 0 && kv->head_dim > 0 && kv->page_size > 0 && kv->k.rows % unit == 0 &&
-           (kv->k.dtype == DTYPE_F32 || kv->k.dtype == DTYPE_F16) &&
+           (kv->k.dtype == DTYPE_F32 || kv->k.dtype == DTYPE_F16 ||
+            (kv->k.dtype == DTYPE_Q8_0 && kv->head_dim % (int)dtype_info(DTYPE_Q8_0)->block_elems == 0)) &&
            is(be, &kv->k, kv->k.dtype, kv->k.rows, kv->head_dim) &&
            is(be, &kv->v, kv->k.dtype, kv->k.rows, kv->head_dim) && is(be, &rows->pos, DTYPE_I32, n, 1) &&
            is(be, &rows->seq, DTYPE_I32, n, 1) &&
@@ -263,7 +264,8 @@ void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct ten
     if (!enter(be, OP_KV_STORE, k, k))
         return;
     be->ops->kv_store(be, kv, k, v, rows);
-    uint64_t stored = 2 * count(k) * dtype_info(kv->k.dtype)->block_size;
+    const struct dtype_info *page = dtype_info(kv->k.dtype);
+    uint64_t stored = 2 * count(k) / page->block_elems * page->block_size;
     leave(be, OP_KV_STORE, k->rows, size_of(k) + size_of(v) + stored, 0);
 }
 
@@ -288,7 +290,8 @@ void op_attention(struct backend *be, const struct tensor *out, const struct ten
     if (!enter(be, OP_ATTENTION, out, q))
         return;
     be->ops->attention(be, out, q, kv, rows, args);
-    uint64_t row = (uint64_t)kv->n_kv_heads * (uint64_t)kv->head_dim * dtype_info(kv->k.dtype)->block_size;
+    const struct dtype_info *page = dtype_info(kv->k.dtype);
+    uint64_t row = (uint64_t)kv->n_kv_heads * (uint64_t)kv->head_dim / page->block_elems * page->block_size;
     uint64_t seen = rows->n_seen;
     leave(be, OP_ATTENTION, q->rows, size_of(q) + size_of(out) + 2 * seen * row,
           4 * seen * (uint64_t)args->n_heads * (uint64_t)kv->head_dim);

@@ -182,6 +182,7 @@ struct backend_caps {
     uint64_t mem_size;  /* bytes of the device, 0 = unknown */
     int n_threads;      /* that compute, 0 = unknown */
     bool shares_host;   /* computes in the host's memory: what it takes counts there, once */
+    bool kv_q8_0;       /* stores and attends pages of Q8_0, too; all do F32 and F16 */
     double compile_s;   /* seconds that went into compiling kernels so far */
 };
 void op_caps(const struct backend *be, struct backend_caps *out);

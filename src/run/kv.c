@@ -31,8 +31,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
 
 int kv_check(const struct kv_params *p, struct err *err)
 {
-    if (p->dtype != DTYPE_F16 && p->dtype != DTYPE_F32)
-        return err_set(err, ERR_UNSUPPORTED, "KV type %s is not implemented; use f16 or f32", dtype_info(p->dtype)->name);
+    if (p->dtype != DTYPE_F16 && p->dtype != DTYPE_F32 && p->dtype != DTYPE_Q8_0)
+        return err_set(err, ERR_UNSUPPORTED, "KV type %s is not implemented; use f16, f32 or q8_0", dtype_info(p->dtype)->name);
     if (p->page_size < 0 || p->page_size > PAGE_SIZE_MAX)
         return err_set(err, ERR_ARG, "page size %d is outside 1..%d (0 = one page of the whole context)", p->page_size,
                        PAGE_SIZE_MAX);
@@ -177,7 +177,14 @@ static int new_layer(struct kv *kv, const struct model *m, int l, enum dtype dty
     int group = m->config.layers[l].kv_group;
     const struct kv_group *kg = &m->config.groups[group];
     struct kv_layer *layer = &kv->layers[l];
+    struct backend_caps caps;
     int64_t rows;
+    op_caps(m->layers[l].be, &caps);
+    if (dtype == DTYPE_Q8_0 && !caps.kv_q8_0)
+        return err_set(err, ERR_UNSUPPORTED, "KV type q8_0 is not implemented on %s; use f16 or f32", op_device(m->layers[l].be));
+    if (kg->head_dim % (int)dtype_info(dtype)->block_elems != 0)
+        return err_set(err, ERR_UNSUPPORTED, "KV type q8_0 needs heads of a multiple of 32 values; those of layer %d have %d", l,
+                       kg->head_dim);
     kv->places[l] = m->layers[l].be;
     kv->groups[l] = group;
     *layer = (struct kv_layer){.n_kv_heads = kg->n_kv_heads, .head_dim = kg->head_dim, .page_size = (int)kv->page};

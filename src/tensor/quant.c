@@ -78,10 +78,12 @@ void quant_q8_0_encode(void *blocks, const float *x, size_t n)
 {
     uint8_t *p = blocks;
     for (size_t b = 0; b < n / BLOCK; b++, p += 34, x += BLOCK) {
-        float amax = 0.0f;
-        for (int i = 0; i < BLOCK; i++)
+        float amax = 0.0f, bad = 0.0f;
+        for (int i = 0; i < BLOCK; i++) {
             amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-        float d = amax / 127.0f, inv = d > 0.0f ? 1.0f / d : 0.0f;
+            bad += x[i] * 0.0f; /* what is not finite is not lost */
+        }
+        float d = amax / 127.0f + bad, inv = d > 0.0f ? 1.0f / d : 0.0f;
         put_f16(p, d);
         for (int i = 0; i < BLOCK; i++)
             p[2 + i] = (uint8_t)clamp_int(roundf(x[i] * inv), -127, 127);

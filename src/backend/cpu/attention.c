@@ -47,7 +47,8 @@ static struct kern_kv view(const struct attention_job *j, int32_t seq, int kv_he
         .kv_head = kv_head,
         .head_dim = kv->head_dim,
         .page_size = kv->page_size,
-        .f16 = kv->k.dtype == DTYPE_F16,
+        .dtype = kv->k.dtype,
+        .row_size = host_row_size(&kv->k),
         .scale = j->args->scale,
         .softcap = j->args->softcap,
     };

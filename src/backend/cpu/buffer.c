@@ -17,7 +17,7 @@ struct host_buffer {
 void host_caps(const struct backend *be, struct backend_caps *out)
 {
     (void)be;
-    *out = (struct backend_caps){.host_memory = true, .max_alloc = 0, .mem_size = 0};
+    *out = (struct backend_caps){.host_memory = true, .max_alloc = 0, .mem_size = 0, .kv_q8_0 = true};
 }
 
 /* A buffer over `host`; `owned` is freed with it, NULL = nothing is. */

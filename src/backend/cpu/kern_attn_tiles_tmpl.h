@@ -15,7 +15,7 @@ INLINE void fetch_row(uintptr_t next, int j, size_t row_size)
 static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
 {
     uint16_t h;
-    if (!kv->f16)
+    if (kv->dtype == DTYPE_F32)
         return load_f32(row, d);
     memcpy(&h, row + 2 * d, sizeof h);
     return f16_scalar(h);
@@ -38,7 +38,7 @@ struct kv_part {
 
 /* ---- scores of few queries ---- */
 /* N times 16 products of the row at k with each x, from value `step` * 16 on. */
-#define ROW_STEPS(N, NX, row, size)                                                                            \
+#define ROW_STEPS(N, NX, row, bytes)                                                                           \
     {                                                                                                          \
         UNROLL for (int u = 0; u < (N); u++)                                                                   \
         {                                                                                                      \
@@ -46,11 +46,11 @@ struct kv_part {
             v_keep(&k16);                                                                                      \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_fma(k16, v_load(x[t] + 16 * (step + u)), sum[t]); \
         }                                                                                                      \
-        k += (N) * 16 * (size);                                                                                \
+        k += (N) * (bytes);                                                                                    \
     }
 
 /* Of NW positions from j for NX queries, NW * NX <= 16.  One row after the other, as they lie in memory. */
-#define SCORES(NW, NX, row, size)                                                                            \
+#define SCORES(NW, NX, row, bytes)                                                                           \
     {                                                                                                        \
         const float *x[NX];                                                                                  \
         V16 all[16];                                                                                         \
@@ -62,13 +62,15 @@ struct kv_part {
             V16 sum[NX];                                                                                     \
             int step = 0;                                                                                    \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                         \
-            fetch_row(p->next, j + i, row_size);                                                             \
+            fetch_row(p->next, j + i, kv->row_size);                                                         \
             for (; step + 8 <= full; step += 8)                                                              \
-                ROW_STEPS(8, NX, row, size)                                                                  \
+                ROW_STEPS(8, NX, row, bytes)                                                                 \
             for (; step + 4 <= full; step += 4)                                                              \
-                ROW_STEPS(4, NX, row, size)                                                                  \
+                ROW_STEPS(4, NX, row, bytes)                                                                 \
+            for (; step + 2 <= full; step += 2)                                                              \
+                ROW_STEPS(2, NX, row, bytes)                                                                 \
             for (; step < full; step++)                                                                      \
-                ROW_STEPS(1, NX, row, size)                                                                  \
+                ROW_STEPS(1, NX, row, bytes)                                                                 \
             if (tail != 0) {                                                                                 \
                 float ks[KERN_LANES];                                                                        \
                 for (int l = 0; l < tail; l++)                                                               \
@@ -85,31 +87,32 @@ struct kv_part {
         }                                                                                                    \
     }
 
-#define SCORES_FORMAT(name, row, size)                                                                   \
+#define SCORES_FORMAT(name, row, bytes)                                                                  \
     static void name(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
                      const struct kern_kv *kv)                                                           \
     {                                                                                                    \
         int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = p->lo;                               \
-        size_t row_size = (size_t)kv->head_dim * (size);                                                 \
         for (; n == 1 && j + 16 <= p->hi; j += 16)                                                       \
-            SCORES(16, 1, row, size)                                                                     \
+            SCORES(16, 1, row, bytes)                                                                    \
         for (; n == 2 && j + 8 <= p->hi; j += 8)                                                         \
-            SCORES(8, 2, row, size)                                                                      \
+            SCORES(8, 2, row, bytes)                                                                     \
         for (; n == 3 && j + 5 <= p->hi; j += 5)                                                         \
-            SCORES(5, 3, row, size)                                                                      \
+            SCORES(5, 3, row, bytes)                                                                     \
         for (; n == 4 && j + 4 <= p->hi; j += 4)                                                         \
-            SCORES(4, 4, row, size)                                                                      \
+            SCORES(4, 4, row, bytes)                                                                     \
         for (; j < p->hi; j++)                                                                           \
             switch (n) {                                                                                 \
-            case 1: SCORES(1, 1, row, size) break;                                                       \
-            case 2: SCORES(1, 2, row, size) break;                                                       \
-            case 3: SCORES(1, 3, row, size) break;                                                       \
-            default: SCORES(1, 4, row, size) break;                                                      \
+            case 1: SCORES(1, 1, row, bytes)break;                                                       \
+            case 2: SCORES(1, 2, row, bytes)break;                                                       \
+            case 3: SCORES(1, 3, row, bytes)break;                                                       \
+            default: SCORES(1, 4, row, bytes)break;                                                      \
             }                                                                                            \
     }
 
-SCORES_FORMAT(scores_f32, row_f32, 4)
-SCORES_FORMAT(scores_f16, row_f16, 2)
+/* bytes: of 16 values; those of Q8_0 come by whole blocks of 32, so that a row's are multiples of 2 */
+SCORES_FORMAT(scores_f32, row_f32, 64)
+SCORES_FORMAT(scores_f16, row_f16, 32)
+SCORES_FORMAT(scores_q8_0, row_q8_0, 17)
 
 /* ---- scores of many queries ---- */
 /* Rows of keys whose sums for four queries fit the registers, 1 or 4. */
@@ -185,17 +188,16 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
     }
 
 /* The same where all see the first position, ND times 16 values at once: whole rows in the order they lie in. */
-#define WIDE_VALUES(NX, ND, row, size, fetch)                                                             \
+#define WIDE_VALUES(NX, ND, row, fetch)                                                                   \
     {                                                                                                     \
         V16 acc[NX][ND], v;                                                                               \
         UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero(); \
         for (int j = p->lo; j < all_hi; j++) {                                                            \
-            const uint8_t *from = p->rows[j] + (size_t)d * (size);                                        \
             if ((fetch) && d == 0)                                                                        \
                 fetch_row(p->next, j, row_size);                                                          \
             UNROLL for (int i = 0; i < (ND); i++)                                                         \
             {                                                                                             \
-                v = row(from, 16 * i);                                                                    \
+                v = row(p->rows[j], d + 16 * i);                                                          \
                 v_keep(&v);                                                                               \
                 UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);  \
             }                                                                                             \
@@ -214,7 +216,7 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
 #endif
 
 /* `width` values of each row, for the values from `at` on. */
-#define VALUES_FORMAT(name, row, size, fetch)                                                                  \
+#define VALUES_FORMAT(name, row, fetch)                                                                        \
     static void name(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
                      const struct running *run, int at, int width, size_t row_size)                            \
     {                                                                                                          \
@@ -226,13 +228,13 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
         int d = 0;                                                                                             \
         bool all = all_lo == p->lo && all_hi > all_lo;                                                         \
         for (; all && n == 1 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(1, VALUES_ACC / 2, row, size, fetch)                                                   \
+            WIDE_VALUES(1, VALUES_ACC / 2, row, fetch)                                                         \
         for (; all && n == 2 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(2, VALUES_ACC / 2, row, size, fetch)                                                   \
+            WIDE_VALUES(2, VALUES_ACC / 2, row, fetch)                                                         \
         for (; all && n == 3 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(3, VALUES_ACC / 4, row, size, fetch)                                                   \
+            WIDE_VALUES(3, VALUES_ACC / 4, row, fetch)                                                         \
         for (; all && n == 4 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(4, VALUES_ACC / 4, row, size, fetch)                                                   \
+            WIDE_VALUES(4, VALUES_ACC / 4, row, fetch)                                                         \
         for (; d + 16 <= width; d += 16)                                                                       \
             switch (n) {                                                                                       \
             case 1: VALUES(1, row) break;                                                                      \
@@ -242,9 +244,10 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
             }                                                                                                  \
     }
 
-VALUES_FORMAT(values_f32, row_f32, 4, true)
-VALUES_FORMAT(values_f16, row_f16, 2, true)
-VALUES_FORMAT(values_wide, row_f32, 4, false)
+VALUES_FORMAT(sums_f32, row_f32, true)
+VALUES_FORMAT(sums_f16, row_f16, true)
+VALUES_FORMAT(sums_q8_0, row_q8_0, true)
+VALUES_FORMAT(sums_wide, row_f32, false)
 
 /* The same for the values of head_dim after the last whole 16, of one query. */
 static void values_tail(const float *s, const uint8_t *const *rows, const struct kern_query *q, const struct running *run,
@@ -257,3 +260,29 @@ static void values_tail(const float *s, const uint8_t *const *rows, const struct
         q->out[d] = run->any ? __builtin_fmaf(q->out[d], run->a, o * run->b) : o;
     }
 }
+
+/* ---- the formats of pages ---- */
+/* n values of a stored row from d on as f32, n a multiple of 16. */
+#define ROW_WIDENER(name, row)                                                         \
+    static void name(float *to, const uint8_t *from, int d, int n)                     \
+    {                                                                                  \
+        for (; n >= 64; n -= 64, d += 64, to += 64)                                    \
+            UNROLL for (int i = 0; i < 64; i += 16) v_store(to + i, row(from, d + i)); \
+        for (; n > 0; n -= 16, d += 16, to += 16)                                      \
+            v_store(to, row(from, d));                                                 \
+    }
+
+ROW_WIDENER(widen_f32, row_f32)
+ROW_WIDENER(widen_f16, row_f16)
+ROW_WIDENER(widen_q8_0, row_q8_0)
+
+static const struct {
+    void (*scores)(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, const struct kern_kv *kv);
+    void (*values)(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n,
+                   const struct running *run, int at, int width, size_t row_size);
+    void (*widen)(float *to, const uint8_t *from, int d, int n);
+} kv_formats[DTYPE_COUNT] = {
+    [DTYPE_F32] = { scores_f32, sums_f32, widen_f32 },
+    [DTYPE_F16] = { scores_f16, sums_f16, widen_f16 },
+    [DTYPE_Q8_0] = { scores_q8_0, sums_q8_0, widen_q8_0 },
+};

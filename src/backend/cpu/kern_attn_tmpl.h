@@ -25,7 +25,7 @@ struct kv_chunk {
 
 static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
 {
-    size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
+    size_t row_size = kv->row_size;
     int32_t page = (start + c->lo) / kv->page_size, at = (start + c->lo) % kv->page_size;
 
     for (int j = c->lo; j < c->hi; page++, at = 0) {
@@ -40,7 +40,7 @@ static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t star
 /* Positions 64 on, if they are seen at all. */
 static void find_next(struct kv_chunk *c, const struct kern_kv *kv, int32_t start, int32_t last)
 {
-    size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
+    size_t row_size = kv->row_size;
     int32_t page = (start + KERN_CHUNK) / kv->page_size, at = (start + KERN_CHUNK) % kv->page_size;
 
     if (start + KERN_CHUNK > last)
@@ -138,42 +138,26 @@ static void attend_tile(const struct kern_query *q, int n, const struct kern_kv 
     struct kv_part k = seen(run, n, c->k, c->next_k), v = seen(run, n, c->v, c->next_v);
     int full = kv->head_dim / 16 * 16;
 
-    (kv->f16 ? scores_f16 : scores_f32)(s, &k, q, n, kv);
+    kv_formats[kv->dtype].scores(s, &k, q, n, kv);
     weigh(s, n, kv, run);
-    (kv->f16 ? values_f16 : values_f32)((const float(*)[KERN_CHUNK])s, &v, q, n, run, 0, full,
-                                        (size_t)kv->head_dim * (kv->f16 ? 2 : 4));
+    kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])s, &v, q, n, run, 0, full, kv->row_size);
     for (int t = 0; t < n; t++)
         values_tail(s[t], c->v, &q[t], &run[t], kv);
 }
-
-/* n values of a stored row from d on as f32, n a multiple of 16. */
-#define ROW_WIDENER(name, row)                                                         \
-    static void name(float *to, const uint8_t *from, int d, int n)                     \
-    {                                                                                  \
-        for (; n >= 64; n -= 64, d += 64, to += 64)                                    \
-            UNROLL for (int i = 0; i < 64; i += 16) v_store(to + i, row(from, d + i)); \
-        for (; n > 0; n -= 16, d += 16, to += 16)                                      \
-            v_store(to, row(from, d));                                                 \
-    }
-
-ROW_WIDENER(widen_f32, row_f32)
-ROW_WIDENER(widen_f16, row_f16)
 
 /* Scores of positions j .. j + KERN_KEYS of a chunk for all queries. */
 static void many_scores(float (*s)[KERN_CHUNK], int j, const struct kern_query *q, int n, const struct kern_kv *kv,
                         const struct running *run, const struct kv_chunk *c, float *keys)
 {
-    size_t row_size = (size_t)kv->head_dim * (kv->f16 ? 2 : 4);
-
     for (int i = 0; i < KERN_KEYS; i++) {
         float *to = keys + i * kv->head_dim;
         if (j + i < c->lo || j + i >= c->hi) {
             memset(to, 0, (size_t)kv->head_dim * sizeof *to);
             continue;
         }
-        fetch_row(c->next_k, j + i, row_size);
-        fetch_row(c->next_v, j + i, row_size);
-        (kv->f16 ? widen_f16 : widen_f32)(to, c->k[j + i], 0, kv->head_dim);
+        fetch_row(c->next_k, j + i, kv->row_size);
+        fetch_row(c->next_v, j + i, kv->row_size);
+        kv_formats[kv->dtype].widen(to, c->k[j + i], 0, kv->head_dim);
     }
     for (int t = 0; t < n; t += KERN_TILE) {
         int nt = n - t < KERN_TILE ? n - t : KERN_TILE;
@@ -196,12 +180,12 @@ static void many_values(const float (*s)[KERN_CHUNK], int d, const struct kern_q
 
     for (int j = c->lo; j < c->hi; j++) {
         rows[j] = (const uint8_t *)(values + j * width);
-        (kv->f16 ? widen_f16 : widen_f32)(values + j * width, c->v[j], d, width);
+        kv_formats[kv->dtype].widen(values + j * width, c->v[j], d, width);
     }
     for (int t = 0; t < n; t += KERN_TILE) {
         int nt = n - t < KERN_TILE ? n - t : KERN_TILE;
         struct kv_part p = seen(run + t, nt, rows, 0);
-        values_wide(s + t, &p, q + t, nt, run + t, d, width, 0);
+        sums_wide(s + t, &p, q + t, nt, run + t, d, width, 0);
     }
 }
 

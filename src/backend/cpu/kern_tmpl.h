@@ -57,6 +57,15 @@ INLINE V16 row_f32(const uint8_t *row, int64_t k)
     return v_load(row + 4 * k);
 }
 
+/* 16 of a block of Q8_0, k a multiple of 16. */
+INLINE V16 row_q8_0(const uint8_t *row, int64_t k)
+{
+    const uint8_t *block = row + k / 32 * 34;
+    uint16_t d;
+    memcpy(&d, block, sizeof d);
+    return v_mul(v_load_i8(block + 2 + k % 32), v_splat(f16_scalar(d)));
+}
+
 INLINE V16 row_f16(const uint8_t *row, int64_t k)
 {
     return v_load_f16(row + 2 * k);

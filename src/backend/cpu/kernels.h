@@ -74,12 +74,13 @@ struct kern_query {
     int32_t first, last; /* positions it sees, both included */
 };
 
-/* The pages of one sequence and one kv head, as bytes of f32 or f16 rows. */
+/* The pages of one sequence and one kv head, as rows of F32, F16 or (head_dim mod 32 = 0) Q8_0. */
 struct kern_kv {
     const uint8_t *k, *v;  /* the pools */
     const int32_t *pages;  /* [max_pages] of this sequence */
     int n_kv_heads, kv_head, head_dim, page_size;
-    bool f16;
+    enum dtype dtype;
+    size_t row_size;
     float scale, softcap;  /* softcap 0 = off */
 };
 

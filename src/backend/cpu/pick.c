@@ -1,6 +1,6 @@
 /* The operations that move or pick values and compute nothing: storing K and
  * V, gathering rows, argmax, top-k.  Exact, hence shared by `ref` and `cpu`;
- * nothing here may round except the store into 16-bit pages. */
+ * nothing here may round except the store into pages of fewer bits. */
 #include <assert.h>
 
 #include "backend/cpu/host.h"
@@ -29,8 +29,10 @@ void host_kv_store_rows(const struct kv_layer *kv, const struct tensor *k, const
             for (int h = 0; h < kv->n_kv_heads; h++, src += n, dst += (size_t)kv->page_size * size) {
                 if (to[i]->dtype == DTYPE_F32)
                     memcpy(dst, src, n * sizeof *src);
-                else
+                else if (to[i]->dtype == DTYPE_F16)
                     narrow((uint16_t *)(void *)dst, src, (int64_t)n);
+                else
+                    dtype_info(to[i]->dtype)->from_f32(dst, src, n);
             }
         }
     }

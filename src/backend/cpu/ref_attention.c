@@ -12,10 +12,11 @@
 
 static double element(const struct tensor *t, const uint8_t *row, int d)
 {
-    float v;
-    size_t size = dtype_info(t->dtype)->block_size;
-    dtype_info(t->dtype)->to_f32(&v, row + (size_t)d * size, 1);
-    return v;
+    const struct dtype_info *info = dtype_info(t->dtype);
+    float v[32];
+    size_t n = info->block_elems;
+    info->to_f32(v, row + (size_t)d / n * info->block_size, n);
+    return v[(size_t)d % n];
 }
 
 /* scores[p - first] for first <= p <= last, then out[head_dim] */
