@@ -13,6 +13,7 @@
 #include "tests/engine_kit.h"
 #include "tests/fault.h"
 #include "text/bpe.h"
+#include "text/chat_parts.h"
 
 #define MAX_IDS 64
 
@@ -430,6 +431,83 @@ START_TEST(tokenizing)
 }
 END_TEST
 
+/* ---- chats ---- */
+
+static void put_parts(struct buf *b, const struct forge_answer_parts *p)
+{
+    buf_put(b, p->thought, p->thought_len);
+    buf_put(b, p->content, p->content_len);
+    for (size_t i = 0; i < p->n_calls; i++)
+        buf_printf(b, "%s(%s)", p->calls[i].name, p->calls[i].arguments);
+}
+
+static int parse_answer(struct buf *b, struct forge_error *err)
+{
+    static const char *const pieces[] = {"<think>So", "</think>Y", "es <tool_", "call>{\"name\":\"f\",\"arguments\":{\"a\":[1]}}</tool_call>", "."};
+    enum { N = sizeof pieces / sizeof *pieces };
+    struct forge_chat_parser *p;
+    const struct forge_answer_parts *parts;
+    int rc = forge_chat_parser_new(&p, NULL, 0, FORGE_ANSWER_TOOLS, err);
+    for (size_t i = 0; i < N && rc == 0; i++)
+        if ((rc = forge_chat_parse(p, pieces[i], FORGE_TERMINATED, i == N - 1, &parts, err)) == 0)
+            put_parts(b, parts);
+    forge_chat_parser_free(p);
+    return rc;
+}
+
+/* A template opened and rendered, and an answer taken apart. */
+static int chat(struct outcome *o)
+{
+    static const char text[] = "{% macro m(x) %}<{{ x | upper }}{{ '{:>4}'.format(x) }}>{% endmacro %}{% for a in messages %}{{ m(a.role) }}"
+                               "{{ a | tojson(indent=1) }}{{ a.content.split(' ') | sort | join('-') }}{% endfor %}";
+    static const char json[] = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b a\"}]},{\"role\":\"assistant\","
+                               "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\": 1}\"}}]}],\"variables\":{\"y\":[1,{}]}}";
+    struct chat c = {.plain = NULL};
+    struct forge_error ferr = {0};
+    struct marked m;
+    struct err err = {0};
+    memset(o, 0, sizeof *o);
+    marked_init(&m);
+    int rc = template_open(&c.plain, text, sizeof text - 1, "t", &err);
+    if (rc == 0)
+        rc = chat_apply(&c, NULL, json, sizeof json - 1, NULL, 0, CHAT_PROTOCOL, &m, &err);
+    if (rc < 0) {
+        snprintf(o->message, sizeof o->message, "%s", err.msg);
+    } else if ((rc = parse_answer(&m.text, &ferr)) < 0) {
+        snprintf(o->message, sizeof o->message, "%s", ferr.message);
+    }
+    o->code = rc;
+    snprintf(o->text, sizeof o->text, "%s", buf_str(&m.text));
+    bool lost = rc == 0 && m.text.failed; /* this test's own */
+    template_close(c.plain);
+    marked_fini(&m);
+    return lost ? failed(o, FORGE_ERR_NOMEM, &(struct forge_error){.message = "the test's text"}) : rc;
+}
+
+START_TEST(chatting)
+{
+    struct outcome want, got;
+    size_t n_failed = 0;
+    ck_assert_msg(chat(&want) == 0, "%s", want.message);
+    ck_assert_msg(strstr(want.text, "a-b") && strstr(want.text, "\"x\": 1") && strstr(want.text, "SoYesf({\"a\":[1]})\n."), "%s", want.text);
+    long before = fault_held(NULL);
+    for (size_t nth = 1;; nth++) {
+        const char *refused;
+        fault_arm(FAULT_MEMORY, nth, false);
+        int rc = chat(&got);
+        if (!fault_disarm(&refused))
+            break;
+        if (rc < 0)
+            check_failure(&got, "chat", refused, nth);
+        else
+            same_outcome(&got, &want, "chat", nth);
+        test_that(fault_held(NULL) == before, "chat, %s (request %zu) refused: %ld held, before %ld", refused, nth, fault_held(NULL), before);
+        n_failed += rc < 0;
+    }
+    ck_assert_uint_gt(n_failed, 10);
+}
+END_TEST
+
 /* Long tokens by scores: a merge is made or the word is an error, never left out. */
 START_TEST(merging)
 {
@@ -495,6 +573,7 @@ int main(void)
     tcase_add_loop_test(tc, generating, 0, (int)N_MODELS);
     tcase_add_test(tc, own_thread);
     tcase_add_loop_test(tc, tokenizing, 0, 2 * (int)N_TOKENIZERS);
+    tcase_add_test(tc, chatting);
     tcase_add_test(tc, merging);
     tcase_add_test(tc, listing_devices);
     suite_add_tcase(s, tc);

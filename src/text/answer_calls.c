@@ -70,7 +70,9 @@ static bool put_value(struct raw text, struct answer_parts *out)
     cJSON *j;
     struct raw v;
     size_t at = 0;
-    if (json_parse(&j, text.s, text.len, "call", NULL) < 0)
+    int rc = json_parse(&j, text.s, text.len, "call", NULL);
+    out->failed |= rc == ERR_NOMEM;
+    if (rc < 0)
         return false;
     bool ok = cJSON_IsObject(j) ? put_call(text, j, out) : cJSON_IsArray(j) && j->child;
     for (const cJSON *c = cJSON_IsArray(j) ? j->child : NULL; c && ok; c = c->next)

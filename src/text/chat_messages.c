@@ -60,13 +60,17 @@ static void put_arguments(struct buf *out, struct raw function, const cJSON *f)
     struct raw spelled = {"{}", 2};
     struct buf text;
     cJSON *parsed = NULL;
+    int rc;
     buf_init(&text);
     if (args)
         raw_member(function, f, "arguments", &spelled);
-    if (json_str(args, &text) && json_parse(&parsed, buf_str(&text), text.len, "arguments", NULL) == 0)
-        spelled = (struct raw){buf_str(&text), text.len};
+    if (json_str(args, &text)) {
+        rc = json_parse(&parsed, buf_str(&text), text.len, "arguments", NULL);
+        if (rc == 0)
+            spelled = (struct raw){buf_str(&text), text.len};
+        out->failed |= text.failed || rc == ERR_NOMEM;
+    }
     buf_put(out, spelled.s, spelled.len);
-    out->failed |= text.failed;
     cJSON_Delete(parsed);
     buf_fini(&text);
 }
