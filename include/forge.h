@@ -191,8 +191,7 @@ struct forge_engine_info {
     int64_t n_layers, d_model, n_vocab, n_ctx, n_ctx_max;
     uint64_t n_params, weight_bytes, kv_bytes, work_bytes;
     int n_threads;             /* that compute, of the device that has most; 0 = unknown */
-    double load_s, compile_s;  /* compile: of kernels, a part of loading; grows where a step must compile
-                               * some, hence read while none runs */
+    double load_s, compile_s;  /* compile: of kernels, a part of loading */
     /* the model's own sampling values; negative = it names none */
     double default_temp, default_top_p, default_min_p, default_repeat_penalty;
     int64_t default_top_k;
@@ -211,11 +210,15 @@ struct forge_engine_stats {
     uint64_t busy_steps, busy_slots;   /* steps while a request waited, and slots in use in them */
     uint64_t pages, pages_held;        /* KV pages of all groups of layers */
     uint64_t pages_kept;               /* others, kept for requests with the same start while nobody needs them */
-    uint64_t positions;                /* that running requests have stored */
+    uint64_t positions;                /* stored in the pages held, each once, of all groups of layers */
     uint64_t cached_tokens;            /* positions of prompts that were taken from kept pages */
     uint64_t preempted;                /* times that a request gave up its pages */
     uint64_t recovered;                /* times that devices were opened again */
     uint64_t drafted_tokens, accepted_tokens;
+    double compile_s;                  /* seconds of compiling kernels, when loading and where a step had to */
+    uint64_t page_size;                /* positions of a KV page */
+    uint64_t stored_positions, held_positions; /* summed over the ends of steps: `positions`, and those that pages held have
+                                                * room for; the first by the second is the use of pages */
 };
 const struct forge_engine_stats *forge_engine_stats(const struct forge_engine *e);
 /* The same, copied; size is that of *out as the caller was compiled, and what the library does not know is 0. */
@@ -226,8 +229,8 @@ struct forge_placement {
     uint64_t calls, rows, bytes, flops; /* bytes and flops: what the operation must move and do at least */
     double seconds;                     /* 0 unless the engine was opened with `profile` */
 };
-/* Which device ran each kind of operation up to the last step that ended: one row for an operation and a device,
- * an operation's rows one after the other.  NULL where i is not below the count. */
+/* Which device ran each kind of operation so far: one row for an operation and a device, an operation's rows one after
+ * the other.  NULL where i is not below the count. */
 size_t forge_engine_n_placements(const struct forge_engine *e);
 const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i);
 

@@ -167,6 +167,55 @@ done
 run FORGE_CLFAULT="clEnqueueNDRangeKernel:$late:-5,clEnqueueNDRangeKernel:$((late + 1)):-5,clCreateContext:2+:-6" -- --no-selftest
 ok "the device cannot be opened again" error_with '(-5).*opening the devices again: .*(-6)'
 
+# ---- several at once: each ends with the text that it has alone, or with the error; the others do not notice ----
+n=0
+while read -r prompt; do
+    n=$((n + 1))
+    echo "{\"prompt\":\"$prompt\",\"max_tokens\":$((6 + n % 3 * 4)),\"temp\":$((n % 2)),\"seed\":$n}"
+done >"$tmp/jobs" <<EOF
+Hello
+The capital of France is
+Once upon a time
+A
+One, two, three
+In the beginning
+It is
+Hello there
+The end of
+My name is
+Water
+Two cats and
+EOF
+# jobs SEQUENCES RULE FLAGS: all of them; lines up to "device" are the text, the ids and why it ended
+jobs() {
+    seqs=$1
+    rule=$2
+    shift 2
+    env OPENCL_LAYERS="$layer" FORGE_CLFAULT="$rule" timeout "$limit" "$FORGE" generate --device "$device" --no-selftest \
+        -f "$tmp/jobs" --jsonl --max-seqs "$seqs" "$@" >"$tmp/lines" 2>"$tmp/err" </dev/null
+    rc=$?
+    grep -v '"error":' "$tmp/lines" | sed 's/,"device":.*//' >"$tmp/out"
+}
+all_right() { [ "$rc" -eq 0 ] && cmp -s "$tmp/alone" "$tmp/out"; }
+all_again() { all_right && grep -q -e "$again" "$tmp/err"; }
+# Some of them end with the code, the others as alone, and each has its line.
+some_right() {
+    [ "$rc" -eq 1 ] && [ "$(grep -c "\"error\":.*($1)" "$tmp/lines")" -ge 1 ] && [ -s "$tmp/out" ] &&
+        [ "$(grep -c . "$tmp/lines")" -eq "$n" ] && ! grep -qvxFf "$tmp/alone" "$tmp/out"
+}
+jobs 1 none
+cp "$tmp/out" "$tmp/alone"
+jobs 4 none
+ok "$n requests, 4 at once" all_right
+for rule in clEnqueueReadBuffer:9:-5 clEnqueueReadBuffer:20:-36 clEnqueueNDRangeKernel:$((2 * launches)):-6; do
+    jobs 4 $rule
+    ok "$n requests, $rule" all_again
+    jobs 4 $rule --draft "$here/../data/forge-tiny" --draft-n 3
+    ok "$n requests with a draft model, $rule" all_again
+done
+jobs 4 clEnqueueReadBuffer:12:-5,clEnqueueReadBuffer:18:-5
+ok "$n requests, of which some meet a second failure" some_right -5
+
 # ---- a watchdog ends what takes too long: fewer rows at once ----
 long="The capital of France is and the rest of it is a text that goes on for so long that its steps are of many rows"
 run -- --no-selftest -p "$long $long"

@@ -755,6 +755,9 @@ START_TEST(figures)
     ck_assert_uint_eq(s->queued, 4);
     ck_assert_uint_eq(s->positions, 14);
     ck_assert_uint_eq(s->pages_held, 2);
+    ck_assert_uint_eq(s->page_size, 64);
+    ck_assert_uint_eq(s->stored_positions, 14);
+    ck_assert_uint_eq(s->held_positions, 128);
     while (forge_step(e, NULL) > 0)
         ;
     ck_assert_uint_eq(s->finished, 6);
@@ -763,6 +766,8 @@ START_TEST(figures)
     ck_assert_uint_eq(s->rows, 6 * 11);
     ck_assert_uint_eq(s->steps, 3 * 5);
     ck_assert_uint_eq(s->busy_slots, 2 * s->busy_steps);
+    ck_assert_uint_eq(s->stored_positions, 3 * 2 * (7 + 8 + 9 + 10));
+    ck_assert_uint_eq(s->held_positions, 3 * 4 * 128 /* with the fifth step they end */);
     for (int i = 0; i < 6; i++) {
         const struct forge_metrics *m = forge_request_metrics(r[i]);
         test_that(m->queued_s >= 0 && m->ttft_ms >= m->queued_s * 1e3 && m->prefill_s > 0 && m->decode_s > 0 && m->tpot_ms > 0,

@@ -549,6 +549,48 @@ START_TEST(log_devices_names)
 }
 END_TEST
 
+/* A page that several hold counts once, in what is held and in what is stored. */
+START_TEST(shared_pages_count_once)
+{
+    struct forge_engine_params ep = engine_params("golden/models/qwen3");
+    int32_t ids[48];
+    ep.n_ctx = 128;
+    ep.page_size = 16;
+    ep.max_seqs = 5;
+    struct forge_engine *e = engine_with(&ep);
+    struct forge_request_params p = request_params(NULL, 5);
+    for (int i = 0; i < 48; i++)
+        ids[i] = 3 + i;
+    p.ids = ids;
+    p.n_ids = 37;
+    p.ignore_eos = 1;
+    p.n_samples = 4;
+    struct forge_request *r, *q;
+    ck_assert_int_eq(forge_submit(e, &p, &r, NULL), 0);
+    const struct forge_engine_stats *s = forge_engine_stats(e);
+    while (s->decode_rows == 0) { /* the prompt may take several steps */
+        ck_assert_uint_eq(s->positions, (uint64_t)(s->prefill_rows));
+        ck_assert_int_eq(forge_step(e, NULL), 1);
+    }
+    ck_assert_int_eq(s->running, 4);
+    ck_assert_uint_eq(s->pages_held, 2 + 4);
+    ck_assert_uint_eq(s->positions, 32 + 4 * 6);
+    p.n_ids = 48; /* its first two pages are those, kept; then one of its own */
+    p.n_samples = 1;
+    ck_assert_int_eq(forge_submit(e, &p, &q, NULL), 0);
+    ck_assert_int_eq(forge_step(e, NULL), 1);
+    ck_assert_uint_eq(forge_request_metrics(q)->cached_tokens, 32);
+    ck_assert_uint_eq(s->pages_held, 2 + 4 + 1);
+    ck_assert_uint_eq(s->positions, 32 + 4 * 7 + 16);
+    while (forge_step(e, NULL) > 0)
+        ;
+    ck_assert_uint_eq(s->pages_held + s->positions, 0);
+    forge_request_free(r);
+    forge_request_free(q);
+    forge_engine_close(e);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("engine");
@@ -564,6 +606,7 @@ int main(void)
     tcase_add_test(t, info_and_placement);
     tcase_add_test(t, failure_without_words);
     tcase_add_test(t, memory_by_device);
+    tcase_add_test(t, shared_pages_count_once);
     tcase_add_test(t, layers_that_fit);
     tcase_add_test(t, placement_of_several_devices);
     tcase_add_test(t, threads_are_the_devices_own);

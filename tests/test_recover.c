@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/draft.h"
 #include "run/engine.h"
 #include "run/load_parts.h"
 #include "tests/engine_kit.h"
@@ -53,10 +54,9 @@ static int bent_sync(struct backend *be, struct err *err)
     return fails_now() ? err_set(err, fail_code, "%s: CL_OUT_OF_RESOURCES (-5)", be->device) : own->sync(be, err);
 }
 
-/* Bends instance i of the engine; those opened in its place are straight. */
-static void bend(struct forge_engine *e, int i, int at, int code)
+/* Bends an instance; one that is opened in its place is straight. */
+static void bend_instance(struct backend *be, int at, int code)
 {
-    struct backend *be = e->l.backends[i];
     if (be->ops != &bent) {
         own = be->ops;
         bent = *own;
@@ -72,6 +72,12 @@ static void bend(struct forge_engine *e, int i, int at, int code)
     n_calls = 0;
     fail_at = at;
     fail_code = code;
+}
+
+/* Instance i of the engine. */
+static void bend(struct forge_engine *e, int i, int at, int code)
+{
+    bend_instance(e->l.backends[i], at, code);
 }
 
 /* ---- requests ---- */
@@ -550,7 +556,7 @@ static void cancel(void)
 
 static void be_late(void)
 {
-    running->deadline = 1e-9;
+    running->e->deadline = running->deadline = 1e-9;
 }
 
 START_TEST(stopped_while_it_is_computed_again)
@@ -579,6 +585,109 @@ START_TEST(stopped_while_it_is_computed_again)
 }
 END_TEST
 
+/* ---- a draft model's device ---- */
+
+static struct forge_request *two_texts(struct forge_engine *e, struct forge_request **second)
+{
+    struct forge_request *first;
+    for (int i = 0; i < 2; i++) {
+        struct forge_request_params p = params_of(&kinds[i ? 3 : 0]);
+        p.max_tokens = 40;
+        p.n_logprobs = -1;
+        ck_assert_int_eq(forge_submit(e, &p, i ? second : &first, NULL), 0);
+    }
+    return first;
+}
+
+static void step_to_the_end(struct forge_engine *e)
+{
+    int more;
+    while ((more = forge_step(e, NULL)) > 0)
+        ;
+    ck_assert_int_eq(more, 0);
+}
+
+/* It is opened again and drafts go on; that it fails at once again is the end of drafting, and of nothing else. */
+START_TEST(drafting_goes_on)
+{
+    struct forge_engine_params ep = engine_params("golden/models/qwen3");
+    struct forge_request *want[2], *got[2];
+    size_t n, m;
+    ep.n_ctx = 96;
+    ep.max_seqs = 2;
+    ep.no_prefix_cache = 1;
+    struct forge_engine *plain = engine_with(&ep);
+    want[0] = two_texts(plain, &want[1]);
+    step_to_the_end(plain);
+    ep.draft_model = ep.model;
+    struct forge_engine *e = engine_with(&ep);
+    const struct forge_engine_stats *s = forge_engine_stats(e);
+    got[0] = two_texts(e, &got[1]);
+    ck_assert_int_eq(forge_step(e, NULL), 1); /* both prompts */
+    bend_instance(draft_loaded(e->draft)->backends[0], 5 + _i * 9, ERR_DEVICE);
+    while (fail_at > n_calls)
+        ck_assert_int_eq(forge_step(e, NULL), 1);
+    uint64_t before = s->drafted_tokens;
+    ck_assert_int_eq(forge_step(e, NULL), 1);
+    ck_assert_uint_eq(s->recovered, 1);
+    ck_assert_uint_gt(s->drafted_tokens, before);
+    bend_instance(draft_loaded(e->draft)->backends[0], 1, ERR_DEVICE);
+    ck_assert_int_eq(forge_step(e, NULL), 1);
+    before = s->drafted_tokens;
+    step_to_the_end(e);
+    ck_assert_uint_eq(s->recovered, 1);
+    ck_assert_uint_eq(s->drafted_tokens, before);
+    for (int i = 0; i < 2; i++) {
+        const int32_t *ids = forge_request_ids(want[i], 0, &n);
+        ck_assert_int_eq(memcmp(forge_request_ids(got[i], 0, &m), ids, n * sizeof *ids), 0);
+        ck_assert_uint_eq(n, m);
+        ck_assert_uint_eq(n, 40);
+        ck_assert_str_eq(text_of(got[i]), text_of(want[i]));
+        forge_request_free(got[i]);
+        forge_request_free(want[i]);
+    }
+    forge_engine_close(e);
+    forge_engine_close(plain);
+}
+END_TEST
+
+/* ---- what other threads look at meanwhile ---- */
+
+/* A session that is handed in while devices are opened again is checked by what that does not change. */
+START_TEST(sessions_are_checked_meanwhile)
+{
+    enum { N = 40 };
+    struct forge_engine *e = open_several(1);
+    struct forge_request *first, *r[N];
+    struct forge_request_params p = params_of(&kinds[0]), q = p;
+    p.session_save = test_tmp("session");
+    forge_request_free(generate(e, &p));
+    q.session_load = p.session_save;
+    q.ids = NULL;
+    q.n_ids = 0;
+    q.max_tokens = 2;
+    p.session_save = NULL;
+    p.max_tokens = 40;
+    bend(e, 0, 20, ERR_DEVICE);
+    ck_assert_int_eq(forge_engine_start(e, NULL), 0);
+    ck_assert_int_eq(forge_submit(e, &p, &first, NULL), 0);
+    for (int i = 0; i < N; i++)
+        ck_assert_int_eq(forge_submit(e, &q, &r[i], NULL), 0);
+    ck_assert_int_eq(forge_engine_stop(e, NULL), 0);
+    step_to_the_end(e);
+    ck_assert_uint_eq(forge_engine_stats(e)->recovered, 1);
+    for (int i = 0; i < N; i++) {
+        ck_assert_int_eq(forge_request_finish(r[i], 0), FORGE_FINISH_LENGTH);
+        ck_assert_str_eq(text_of(r[i]), text_of(r[0]));
+    }
+    for (int i = 0; i < N; i++)
+        forge_request_free(r[i]);
+    ck_assert_int_eq(forge_request_finish(first, 0), FORGE_FINISH_LENGTH);
+    forge_request_free(first);
+    forge_engine_close(e);
+}
+END_TEST
+
 int main(void)
 {
     fault_init();
@@ -587,6 +696,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, goes_on_as_if_nothing_had_been, 0, N_KINDS);
     tcase_add_loop_test(t, all_go_on, 0, 2);
+    tcase_add_test(t, sessions_are_checked_meanwhile);
+    tcase_add_loop_test(t, drafting_goes_on, 0, 3);
     tcase_add_test(t, some_end_and_others_go_on);
     tcase_add_test(t, the_second_failure_is_the_end);
     tcase_add_loop_test(t, steps_shrink, 0, 6);

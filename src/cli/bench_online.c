@@ -148,22 +148,27 @@ static double percentile(const double *sorted, size_t n, int p)
     return n ? sorted[rank ? rank - 1 : 0] : 0;
 }
 
-static struct online_times times_of(const struct fire *f, size_t off, double *scratch)
+struct online_times online_times_of(double *v, size_t n)
 {
     struct online_times t = {0};
+    for (size_t i = 0; i < n; i++)
+        t.mean += v[i] / (double)n;
+    qsort(v, n, sizeof *v, compare);
+    t.p50 = percentile(v, n, 50);
+    t.p95 = percentile(v, n, 95);
+    t.p99 = percentile(v, n, 99);
+    return t;
+}
+
+static struct online_times times_of(const struct fire *f, size_t off, double *scratch)
+{
     size_t n = 0;
     for (size_t i = 0; i < f->n_shots; i++) {
         const double *v = (const double *)(const void *)((const char *)&f->shots[i] + off);
         if (f->shots[i].ok && *v > 0)
             scratch[n++] = *v;
     }
-    for (size_t i = 0; i < n; i++)
-        t.mean += scratch[i] / (double)n;
-    qsort(scratch, n, sizeof *scratch, compare);
-    t.p50 = percentile(scratch, n, 50);
-    t.p95 = percentile(scratch, n, 95);
-    t.p99 = percentile(scratch, n, 99);
-    return t;
+    return online_times_of(scratch, n);
 }
 
 static void sum_up(const struct fire *f, struct online_level *l, double *scratch)

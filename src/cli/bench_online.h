@@ -39,6 +39,8 @@ struct online {
     size_t n_levels;
 };
 
+/* Of v [n], which is sorted; percentiles by nearest rank. */
+struct online_times online_times_of(double *v, size_t n);
 /* An exit status. */
 int online_bench(const struct online_args *a);
 void online_print(struct buf *out, const struct online *o);

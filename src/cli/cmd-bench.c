@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "cli/bench.h"
 #include "cli/bench_online.h"
+#include "cli/bench_sim.h"
 #include "cli/cmd.h"
 
 struct bench_args {
@@ -17,7 +18,7 @@ struct bench_args {
     const char *server, *prompts;
     int64_t reps;
     bool json, csv, md;
-    const char *compare;
+    const char *compare, *simulate;
 };
 
 #define F(field) offsetof(struct bench_args, field)
@@ -42,7 +43,9 @@ static const struct opt opts[] = {
     {"prompts", 0, OPT_STR, F(prompts), 0, "FILE", NULL, NULL,
      "for --server: one prompt a line, or objects with \"prompt\" and \"max_tokens\""},
     {"concurrency", 0, OPT_NUMS, F(concurrency), 0, "N,...", "1..1024", "1,4,16", "for --server: clients at once"},
-    {"simulate", 0, OPT_LATER, 0, 0, NULL, NULL, NULL, NULL},
+    {"simulate", 0, OPT_STR, F(simulate), 0, "FILE", NULL, NULL,
+     "run the scheduler in virtual time on the requests, the device's cost and the policies of FILE (lines of JSON); --max-seqs, "
+     "--chunk, --page-size, --ctx and --no-prefix-cache are what policies do not say"},
     {0},
 };
 
@@ -196,6 +199,14 @@ static int run_online(const struct bench_args *a)
     return online_bench(&o);
 }
 
+static int run_simulated(const struct bench_args *a, const struct common *c)
+{
+    if (a->server || a->prompts || a->csv || a->compare)
+        return msg_usage("bench", "--simulate goes with --json or --md alone");
+    interrupt_catch();
+    return sim_bench(a->simulate, c, a->json ? SIM_JSON : a->md ? SIM_MD : SIM_TEXT);
+}
+
 static int run(void *args, const struct common *c)
 {
     const struct bench_args *a = args;
@@ -204,6 +215,8 @@ static int run(void *args, const struct common *c)
     size_t n;
     if (a->json + a->csv + a->md > 1)
         return msg_usage("bench", "give only one of --json, --csv and --md");
+    if (a->simulate)
+        return run_simulated(a, c);
     if (a->server || a->prompts)
         return run_online(a);
     struct bench_test *tests = plan(a, &n);
@@ -241,7 +254,8 @@ const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "Measure tokens per second, and the share of what the machine can do",
     .usage = "[-p N,...] [-n N,...] [-d N,...] [--batch B] [-r N] [--json | --csv | --md] [--compare FILE] [flags]\n"
-             "       forge bench --server URL --prompts FILE [--concurrency N,...] [-n N] [-r N] [--json | --md]",
+             "       forge bench --server URL --prompts FILE [--concurrency N,...] [-n N] [-r N] [--json | --md]\n"
+             "       forge bench --simulate FILE [--json | --md]",
     .notes = "Prefill takes whole steps of --chunk here; the other commands take smaller ones on the CPU, so that no\n"
              "step lasts longer than about a second.",
     .opts = opts,

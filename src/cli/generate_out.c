@@ -26,18 +26,18 @@ static void put_str(struct buf *b, const char *key, const char *s)
     buf_put_json(b, s, strlen(s));
 }
 
-static void put_metrics(struct buf *b, const struct forge_engine_info *info, const struct forge_metrics *m)
+static void put_metrics(struct buf *b, const struct forge_engine *e, const struct forge_metrics *m)
 {
     buf_printf(b, ",\"metrics\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64, m->input_tokens,
                m->output_tokens);
-    put_num(b, "load_s", info->load_s);
+    put_num(b, "load_s", forge_engine_info(e)->load_s);
     put_num(b, "prefill_s", m->prefill_s);
     put_num(b, "decode_s", m->decode_s);
     put_num(b, "ttft_ms", m->ttft_ms);
     put_num(b, "tpot_ms", m->tpot_ms);
     put_num(b, "prefill_tok_s", m->prefill_tok_s);
     put_num(b, "decode_tok_s", m->decode_tok_s);
-    put_num(b, "compile_s", info->compile_s);
+    put_num(b, "compile_s", forge_engine_stats(e)->compile_s);
     put_num(b, "queued_s", m->queued_s);
     buf_printf(b, ",\"cached_tokens\":%" PRIu64, m->cached_tokens);
     if (m->drafted_tokens > 0)
@@ -106,7 +106,7 @@ static void put_refused(struct buf *b, const struct forge_engine *e, const struc
     else
         buf_puts(b, ",\"seed\":null");
     put_str(b, "device", forge_engine_info(e)->device);
-    put_metrics(b, forge_engine_info(e), &(struct forge_metrics){0});
+    put_metrics(b, e, &(struct forge_metrics){0});
     put_placement(b, e);
     put_str(b, "error", j->error.message);
     buf_putc(b, '}');
@@ -156,7 +156,7 @@ void generate_json(struct buf *b, const struct forge_engine *e, const struct job
         buf_putc(b, ']');
     buf_printf(b, ",\"seed\":%" PRIu64, forge_request_seed(j->request));
     put_str(b, "device", forge_engine_info(e)->device);
-    put_metrics(b, forge_engine_info(e), forge_request_metrics(j->request));
+    put_metrics(b, e, forge_request_metrics(j->request));
     put_placement(b, e);
     const struct forge_error *failed = forge_request_error(j->request);
     if (failed && failed->code != 0)
@@ -192,8 +192,9 @@ void generate_stats(const struct forge_engine *e, const struct job *j)
     msg_info("%" PRIu64 " prompt tokens, %" PRIu64 " generated (%s), seed %" PRIu64, m->input_tokens,
              m->output_tokens, forge_finish_name(forge_request_finish(j->request, 0)),
              forge_request_seed(j->request));
-    if (info->compile_s >= 0.0005)
-        msg_info("compiling kernels took %.3f s", info->compile_s);
+    double compile_s = forge_engine_stats(e)->compile_s;
+    if (compile_s >= 0.0005)
+        msg_info("compiling kernels took %.3f s", compile_s);
     msg_info(
         "load %.3f s, prefill %.3f s (%.1f tok/s), decode %.3f s (%.1f tok/s), TTFT %.1f ms, TPOT %.2f ms",
         info->load_s, m->prefill_s, m->prefill_tok_s, m->decode_s, m->decode_tok_s, m->ttft_ms, m->tpot_ms);
@@ -214,6 +215,8 @@ void generate_batch_stats(const struct forge_engine *e, size_t n_jobs, double se
     if (s->busy_steps > 0)
         buf_printf(&more, ", %.1f %% of the slots in use while a prompt waited",
                    100.0 * (double)s->busy_slots / ((double)s->busy_steps * s->max_seqs));
+    if (s->held_positions > 0)
+        buf_printf(&more, ", %.1f %% of the KV pages held in use", 100.0 * (double)s->stored_positions / (double)s->held_positions);
     if (s->cached_tokens > 0)
         buf_printf(&more, ", %" PRIu64 " prompt tokens taken from earlier ones", s->cached_tokens);
     if (s->drafted_tokens > 0)

@@ -43,6 +43,12 @@ void batch_add(struct batch *b, int slot, int64_t pos, const int32_t *ids, int n
     b->n_seqs = slot + 1 > b->n_seqs ? slot + 1 : b->n_seqs;
 }
 
+int32_t batch_pos(const struct batch *b, int i)
+{
+    assert(i >= 0 && i < b->n_rows);
+    return column(b, 1)[i];
+}
+
 int batch_want(struct batch *b)
 {
     assert(b->n_rows > 0);

@@ -21,6 +21,8 @@ void batch_fini(struct batch *b); /* all zeros is safe */
 void batch_begin(struct batch *b);
 /* Appends n ids of KV sequence `slot`, at positions pos, pos + 1, ... that are reserved. */
 void batch_add(struct batch *b, int slot, int64_t pos, const int32_t *ids, int n);
+/* The position of the i-th row. */
+int32_t batch_pos(const struct batch *b, int i);
 /* The row added last is wanted: returns the number of its result. */
 int batch_want(struct batch *b);
 /* Runs the step and reads argmax [n_want], or else logits [n_want, n_vocab], where they are not NULL. */

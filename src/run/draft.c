@@ -20,8 +20,13 @@ struct draft {
     float *row;            /* [n_vocab] of the target */
     int32_t *best;         /* [max_seqs] */
     int64_t n_vocab;       /* of the target */
-    bool failed;
+    bool lost;             /* its devices failed: they are opened again before the next step */
+    bool failed;           /* for good */
+    uint64_t n_steps;      /* that succeeded since they were opened */
 };
+
+/* Devices that fail again within so many steps are given up: each time costs seconds, and drafts are only worth some. */
+enum { STEPS_OF_TRUST = 256 };
 
 /* ---- opening ---- */
 
@@ -51,6 +56,7 @@ int draft_open(struct draft **out, const struct load_params *p, const char *mode
     if (!d)
         return err_set(err, ERR_NOMEM, "no memory for a draft model");
     d->n_vocab = target->config->n_vocab;
+    d->n_steps = STEPS_OF_TRUST;
     lp.model = model;
     lp.tokenizer = lp.config = NULL;
     lp.kv.n_ctx = target->n_ctx;
@@ -81,6 +87,11 @@ int draft_open(struct draft **out, const struct load_params *p, const char *mode
     return rc;
 }
 
+struct loaded *draft_loaded(struct draft *d)
+{
+    return &d->l;
+}
+
 void draft_close(struct draft *d)
 {
     if (!d)
@@ -109,12 +120,35 @@ static const float *row_of(struct draft *d, size_t i)
     return d->row;
 }
 
-/* No more drafts for whoever wants some; a device's own failure the target's steps will meet. */
 static void give_up(struct draft *d, const char *why)
 {
-    if (!d->failed)
-        log_msg(LOG_WARN, "nothing is drafted any more: %s", why);
+    log_msg(LOG_WARN, "nothing is drafted any more: %s", why);
     d->failed = true;
+}
+
+/* A step failed: no more drafts in this one of the target's. */
+static void fail(struct draft *d, const struct err *err)
+{
+    if (!load_may_mend(&d->l, err->code) || d->n_steps < STEPS_OF_TRUST) {
+        give_up(d, err->msg);
+        return;
+    }
+    log_msg(LOG_WARN, "draft model: %s; its devices are opened again", err->msg);
+    d->lost = true;
+}
+
+/* What was stored is stored again as samples come to be drafted for. */
+static void reopen(struct draft *d, struct forge_engine *e)
+{
+    struct err err = {0};
+    for (size_t i = 0; i < e->n_running; i++)
+        draft_leave(d, e->running[i]);
+    d->lost = false;
+    d->n_steps = 0;
+    if (load_reopen(&d->l, &err) < 0)
+        give_up(d, err.msg);
+    else
+        e->stats.recovered++;
 }
 
 /* Runs what is put together, and takes the ids of those in it who want one: their j-th. */
@@ -136,7 +170,8 @@ static bool flush(struct draft *d, int j)
         s->ids.v[s->ids.n + (size_t)j] = id;
     }
     if (rc < 0)
-        give_up(d, err.msg);
+        fail(d, &err);
+    d->n_steps += rc == 0;
     batch_begin(&d->batch);
     return rc == 0;
 }
@@ -187,6 +222,8 @@ static bool enter(struct draft *d, struct sample *s)
 void draft_run(struct draft *d, struct sample *const *s, size_t n)
 {
     int most = 0;
+    if (d->lost)
+        reopen(d, s[0]->r->e);
     batch_begin(&d->batch);
     for (size_t i = 0; i < n; i++) {
         int64_t room = d->l.n_ctx - (int64_t)(s[i]->r->prompt.n + s[i]->ids.n) + 1; /* the last drafted is not stored */
@@ -196,20 +233,20 @@ void draft_run(struct draft *d, struct sample *const *s, size_t n)
             s[i]->n_draft = (int)room;
         most = s[i]->n_draft > most ? s[i]->n_draft : most;
     }
-    for (int j = 0; j < most && !d->failed; j++) {
-        for (size_t i = 0; i < n && !d->failed; i++)
+    bool ok = !d->failed;
+    for (int j = 0; j < most && ok; j++) {
+        for (size_t i = 0; i < n && ok; i++)
             if (s[i]->n_draft > j)
-                add(d, s[i], (int64_t)(s[i]->r->prompt.n + s[i]->ids.n) + j, j);
-        if (!d->failed)
-            flush(d, j);
-        for (size_t i = 0; i < n && d->failed; i++)
+                ok = add(d, s[i], (int64_t)(s[i]->r->prompt.n + s[i]->ids.n) + j, j);
+        ok = ok && flush(d, j);
+        for (size_t i = 0; i < n && !ok; i++)
             s[i]->n_draft = s[i]->n_draft < j ? s[i]->n_draft : j;
     }
 }
 
 void draft_leave(struct draft *d, struct sample *s)
 {
-    if (d && s->draft_slot >= 0)
+    if (d && d->l.kv && s->draft_slot >= 0)
         kv_seq_close(d->l.kv, s->draft_slot);
     s->draft_slot = -1;
 }

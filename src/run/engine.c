@@ -32,20 +32,20 @@ static const enum backend_gemm gemms[] = {[FORGE_GEMM_AUTO] = GEMM_KERNELS_AUTO,
                                           [FORGE_GEMM_CLBLAST] = GEMM_KERNELS_CLBLAST};
 static const enum dtype kv_types[] = {[FORGE_KV_F16] = DTYPE_F16, [FORGE_KV_F32] = DTYPE_F32, [FORGE_KV_Q8_0] = DTYPE_Q8_0};
 
-struct load_watch {
+struct engine_watch {
     int (*on_load)(void *user, enum forge_load_phase phase, uint64_t done, uint64_t total);
     void *user;
 };
 
 static int pass_progress(void *user, size_t done, size_t total)
 {
-    const struct load_watch *w = user;
+    const struct engine_watch *w = user;
     return w->on_load(w->user, FORGE_LOAD_WEIGHTS, done, total);
 }
 
 static int pass_compiling(void *user, size_t done, size_t total)
 {
-    const struct load_watch *w = user;
+    const struct engine_watch *w = user;
     return w->on_load(w->user, FORGE_LOAD_KERNELS, done, total);
 }
 
@@ -91,7 +91,7 @@ void engine_load_params(struct load_params *out, const struct forge_engine_param
     out->max_want = p->max_seqs * (1 + draft_max(p)); /* each row of a sample that is no prompt */
 }
 
-static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct load_watch *watch,
+static int make_load_params(struct load_params *out, const struct forge_engine_params *p, struct engine_watch *watch,
                             struct err *err)
 {
     if ((unsigned)p->math > FORGE_MATH_FAST)
@@ -114,7 +114,7 @@ static int make_load_params(struct load_params *out, const struct forge_engine_p
     if ((unsigned)p->gemm >= sizeof gemms / sizeof gemms[0])
         return err_set(err, ERR_ARG, "gemm %d is unknown", (int)p->gemm);
     engine_load_params(out, p);
-    *watch = (struct load_watch){p->on_load, p->user};
+    *watch = (struct engine_watch){p->on_load, p->user};
     if (p->on_load) {
         out->progress = pass_progress;
         out->compiling = pass_compiling;
@@ -175,8 +175,7 @@ void engine_meet_devices(struct forge_engine *e)
         op_profile(e->l.backends[i], e->profile);
 }
 
-/* What steps take. */
-static int make_room(struct forge_engine *e, int max_seqs, struct err *err)
+int engine_make_room(struct forge_engine *e, int max_seqs, struct err *err)
 {
     size_t n, want = (size_t)e->l.max_want;
     e->stats.max_seqs = max_seqs;
@@ -188,6 +187,7 @@ static int make_room(struct forge_engine *e, int max_seqs, struct err *err)
         e->logits = mem_array(n, sizeof *e->logits);
     if (!e->running || !e->served || !e->best || !e->logits)
         return err_set(err, ERR_NOMEM, "no memory for the logits of a step");
+    engine_count(e);
     int rc = constrain_pool_init(&e->grammars, err);
     return rc < 0 ? rc : batch_init(&e->batch, &e->l, err);
 }
@@ -196,7 +196,7 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
 {
     struct forge_engine_params p;
     struct load_params lp;
-    struct load_watch watch;
+    struct engine_watch watch;
     forge_engine_params_init(&p, sizeof p);
     int rc = engine_params_copy(&p, sizeof p, given, "forge_engine_params_init", err);
     if (rc == 0)
@@ -208,12 +208,13 @@ static int open_engine(struct forge_engine *e, const struct forge_engine_params 
     if (rc < 0)
         return rc;
     e->draft_max = draft_max(&p);
+    e->ahead = ENGINE_AHEAD;
     e->profile = p.profile != 0;
     engine_meet_devices(e);
     fill_info(e);
     if ((rc = engine_open_chat(e, p.tokenizer, p.chat_template, err)) < 0)
         return rc;
-    return make_room(e, p.max_seqs, err);
+    return engine_make_room(e, p.max_seqs, err);
 }
 
 int forge_engine_open(struct forge_engine **out, const struct forge_engine_params *p, struct forge_error *err)
@@ -225,6 +226,7 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_param
         err_set(&er, ERR_NOMEM, "no memory for an engine");
         return engine_error(err, er.code, &er);
     }
+    atomic_init(&e->n_cancels, 0);
     int rc = open_engine(e, p, &er);
     if (rc < 0) {
         forge_engine_close(e);
@@ -251,6 +253,7 @@ void forge_engine_close(struct forge_engine *e)
     engine_close_chat(e);
     load_close(&e->l);
     recover_free(e);
+    free(e->sim);
     free(e);
 }
 
@@ -304,16 +307,25 @@ void engine_place(struct forge_engine *e)
                 place(e, first, &(struct forge_placement){name, s->device, s->calls, s->rows, s->bytes, s->flops, s->seconds});
         }
     }
-    e->info.compile_s = load_compile_s(&e->l);
+    e->placed = true;
+}
+
+/* What is asked for is not rebuilt by every step.  Engines are never const objects. */
+static void bring_up(const struct forge_engine *e)
+{
+    if (!e->placed)
+        engine_place((struct forge_engine *)(uintptr_t)e);
 }
 
 size_t forge_engine_n_placements(const struct forge_engine *e)
 {
+    bring_up(e);
     return e->n_placements;
 }
 
 const struct forge_placement *forge_engine_placement(const struct forge_engine *e, size_t i)
 {
+    bring_up(e);
     return i < e->n_placements ? &e->placement[i] : NULL;
 }
 

@@ -12,6 +12,7 @@
  *   step.c      one combined step of the running requests
  *   spec.c      ids that are drafted and computed with a sample's own; draft.c the model that drafts
  *   own_thread.c  the engine's own thread, and what others hand to it
+ *   sim.c       an engine in virtual time, over what a device costs
  *   generate.c  submit and step until done, in one call
  *   recover.c   a request goes on after a device error
  *   output.c    from a new id to text, pieces and the end of a sample
@@ -26,20 +27,26 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "run/batch.h"
 #include "run/constrain.h"
 #include "run/sampler.h"
 #include "run/session.h"
+#include "run/sim.h"
 #include "run/stop.h"
+
+enum { ENGINE_AHEAD = 16 }; /* new ids that a request must have room for to begin: SPEED.md, policies */
 
 struct forge_engine {
     struct loaded l;
+    struct sim *sim;   /* what computes instead of the model, and the time; NULL = nothing does */
     struct chat *chat; /* NULL = there is none that works; then ... */
     char *chat_error;  /* ... what is wrong with the model's own, NULL = it has none */
     int chat_error_code;
     struct forge_engine_info info;
     struct forge_placement placement[OP_COUNT * REGISTRY_MAX_INSTANCES];
     size_t n_placements;
+    bool placed;                    /* the table is up to date */
     struct forge_placement *past;   /* [n_past] rows of instances that are closed */
     size_t n_past;
     struct engine_name *names;      /* of their devices */
@@ -49,12 +56,17 @@ struct forge_engine {
     struct draft *draft; /* NULL = none */
     int draft_max;       /* ids drafted for a sample in a step at most */
     int piece;      /* rows of prefill in the next step: see batch_piece */
+    int ahead;      /* ENGINE_AHEAD, but in a simulation; -1 = all that it may make */
     bool shrunk;    /* by a failing device: no step has more than l.chunk rows */
     int32_t *best;  /* [l.max_want] of a step, where all that are wanted are plain argmaxes; else ... */
     float *logits;  /* ... [l.max_want, n_vocab] */
     struct forge_request *first, *last; /* all that were submitted and not freed, oldest first */
     uint64_t n_submitted;
     size_t n_active;                    /* of the list, queued or running */
+    struct forge_request *wait_first, *wait_last; /* those with a sample that waits for a slot, by rank */
+    atomic_uint n_cancels;              /* calls of forge_request_cancel, ... */
+    unsigned n_cancels_seen;            /* ... of which step_sweep knows */
+    double deadline;                    /* none is earlier; 0 = there is none */
     struct sample **running;            /* [max_seqs] by rank: priority, then age; each has a KV slot */
     size_t n_running, n_busy;           /* of them; their requests */
     size_t turn;                        /* whose row of decoding comes first, where a step cannot have all */
@@ -63,7 +75,7 @@ struct forge_engine {
     size_t n_dists, dists_cap;
     struct forge_engine_stats stats;
     bool in_step;                       /* callbacks must not step or close; what they free goes after it */
-    size_t n_freed;                     /* requests that were freed and are still in the list */
+    struct forge_request *freed;        /* in callbacks, or by other threads; they go when the step ends */
     struct own_thread *own;             /* NULL = the caller steps */
     char device[512];
 };
@@ -110,6 +122,8 @@ struct sample {
 struct forge_request {
     struct forge_engine *e;
     struct forge_request *next, *prev; /* in the engine's list */
+    struct forge_request *wait_next, *wait_prev, *next_freed;
+    bool waits; /* in the line of those that wait for a slot */
     struct forge_request_params p;     /* pointers in it are not used after submit */
     atomic_int cancel;
     bool started, done;
@@ -141,6 +155,12 @@ struct forge_request {
     uint64_t n_later;                /* ... and how often that was */
 };
 
+/* Seconds, of a clock that only differences are taken of. */
+static inline double engine_now(const struct forge_engine *e)
+{
+    return e->sim ? sim_now(e->sim) : clock_now();
+}
+
 /* Of the prompt and the new ids behind it: how many (the newest is not stored until the step after), and the one at a
  * position. */
 static inline int64_t sample_known(const struct sample *s)
@@ -166,6 +186,8 @@ int engine_params_copy(void *out, size_t size, const void *given, const char *in
 /* ---- engine.c ---- */
 /* What the engine would load with these parameters, of which math, kv_type and gemm are in range; no progress. */
 void engine_load_params(struct load_params *out, const struct forge_engine_params *p);
+/* What steps take. */
+int engine_make_room(struct forge_engine *e, int max_seqs, struct err *err);
 /* What the devices now open are called, and how they count. */
 void engine_meet_devices(struct forge_engine *e);
 /* Brings the placement up to what the instances have counted. */
@@ -205,6 +227,8 @@ int logprobs_reserve(struct sample *s, int n_best, size_t n_ids, struct err *err
 int logprobs_add(struct sample *s, int n_best, const float *logits, int64_t n_vocab, int32_t id, struct err *err);
 
 /* ---- request.c ---- */
+/* It was submitted earlier, at that time by engine_now's clock; by the thread that steps. */
+void request_came_at(struct forge_request *r, double at);
 /* What other threads submitted joins the list. */
 void request_take_inbox(struct forge_engine *e);
 /* Ends and frees what callbacks freed during the step that has ended, and other threads since. */
@@ -237,6 +261,8 @@ void sched_admit(struct forge_engine *e);
 bool sched_waits(const struct forge_engine *e);
 /* Of a request: the first that waits and may begin, NULL = none. */
 struct sample *sched_next_of(struct forge_request *r);
+/* After that may have changed: the request stands in line for a slot, or does not. */
+void sched_settle(struct forge_request *r);
 /* Takes a place among the running ones with a slot of its own, and gives both up. */
 void sched_enter(struct sample *s);
 void sched_leave(struct sample *s);
@@ -270,9 +296,10 @@ int refuse_in_callback(const struct forge_engine *e, const char *what, struct fo
 /* Hands a request over; false = there is no such thread. */
 bool own_submit(struct forge_engine *e, struct forge_request *r);
 bool own_free(struct forge_request *r);
-/* What was handed over since the last call, linked by `next`. */
-struct forge_request *own_take(struct forge_engine *e);
-/* Around what other threads write: `freed` and n_freed. */
+/* What was submitted since the last call, the oldest first, linked by `next`, and what was freed of all that was ever
+ * submitted, linked by `next_freed`. */
+struct forge_request *own_take(struct forge_engine *e, struct forge_request **freed);
+/* Around what other threads write: `freed`. */
 void own_lock(const struct forge_engine *e);
 void own_unlock(const struct forge_engine *e);
 /* Around a callback; false = the request is closed, and no end is due. */

@@ -45,12 +45,12 @@ int forge_generate(struct forge_engine *e, const struct forge_request_params *p,
     return rc;
 }
 
-static bool all_done(struct forge_request *const *r, size_t n)
+/* The first from `from` on that is not done. */
+static size_t first_left(struct forge_request *const *r, size_t from, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!r[i]->done)
-            return false;
-    return true;
+    while (from < n && r[from]->done)
+        from++;
+    return from;
 }
 
 /* Submits all, or none. */
@@ -81,7 +81,7 @@ int forge_generate_batch(struct forge_engine *e, const struct forge_request_para
         return engine_error(err, er.code, &er);
     }
     rc = submit_all(e, p, n, r, err);
-    while (rc >= 0 && !all_done(r, n))
+    for (size_t at = 0; rc >= 0 && (at = first_left(r, at, n)) < n;)
         rc = forge_step(e, err);
     for (size_t i = 0; i < n; i++) {
         if (rc < 0)

@@ -303,6 +303,23 @@ int64_t kv_n_pages(const struct kv *kv, int group)
     return kv->pools[group].n_pages;
 }
 
+/* Only full pages have several holders, so that what is free in a page is free in that of one sequence. */
+int64_t kv_positions(const struct kv *kv, int group)
+{
+    int64_t n = (kv_n_pages(kv, group) - kv_pages_free(kv, group)) * kv->page;
+    for (int i = 0; i < kv->max_seqs; i++) {
+        const struct kv_seq *s = &kv->seqs[i];
+        int64_t from = s->lo[group] * kv->page, end = s->hi[group] * kv->page;
+        n -= s->len < from ? end - from : s->len < end ? end - s->len : 0;
+    }
+    return n;
+}
+
+int64_t kv_page_size(const struct kv *kv)
+{
+    return kv->page;
+}
+
 int kv_max_seqs(const struct kv *kv)
 {
     return kv->max_seqs;

@@ -36,6 +36,8 @@ uint64_t kv_size(const struct kv *kv);
 int64_t kv_pages_free(const struct kv *kv, int group); /* also those that are kept for prefixes and in no other use */
 int64_t kv_pages_kept(const struct kv *kv, int group); /* of these those in no other use */
 int64_t kv_n_pages(const struct kv *kv, int group); /* free and held */
+int64_t kv_positions(const struct kv *kv, int group); /* stored in pages that sequences hold, each once */
+int64_t kv_page_size(const struct kv *kv);
 int kv_max_seqs(const struct kv *kv);
 
 /* A sequence slot 0..max_seqs-1, or -1 when all are taken. */
@@ -60,12 +62,12 @@ const int32_t *kv_tables(const struct kv *kv, int group);
 int64_t kv_fork(struct kv *kv, int seq, int from, int64_t n);
 /* Pages that it would hold with others then. */
 int64_t kv_pages_shared(const struct kv *kv, int from, int group, int64_t n);
-/* Its first n positions, to which it can be cut, in a form that does not depend on pages: kv_dump_size bytes. */
-uint64_t kv_dump_size(const struct kv *kv, int64_t n);
+/* Its first n positions, to which it can be cut, in a form that does not depend on pages: kv_dump_size bytes, which
+ * depend on nothing that a lost device changes. */
+uint64_t kv_dump_size(const struct model_config *c, enum dtype dtype, int64_t n);
 int kv_dump(struct kv *kv, int seq, int64_t n, uint8_t *out, struct err *err);
 /* The empty sequence has them: n, or 0 where pages or the device fail. */
 int64_t kv_restore(struct kv *kv, int seq, int64_t n, const uint8_t *in);
-enum dtype kv_dtype(const struct kv *kv);
 /* Pages that the sequence, or one that holds none (seq -1), has still to take until it is n long. */
 int64_t kv_pages_due(const struct kv *kv, int seq, int group, int64_t n);
 

@@ -10,9 +10,8 @@
 #include "run/kv_parts.h"
 
 /* The first position that later rows see. */
-static int64_t first_of(const struct kv *kv, int group, int64_t n)
+static int64_t first_of(int window, int64_t n)
 {
-    int window = kv->pools[group].window;
     int64_t first = window ? n - window + 1 : 0;
     first = first > 0 ? first : 0;
     return first < n ? first : n;
@@ -25,17 +24,14 @@ static size_t row_size(const struct kv_layer *l)
     return size;
 }
 
-enum dtype kv_dtype(const struct kv *kv)
-{
-    return kv->layers[0].k.dtype;
-}
-
-uint64_t kv_dump_size(const struct kv *kv, int64_t n)
+uint64_t kv_dump_size(const struct model_config *c, enum dtype dtype, int64_t n)
 {
     uint64_t sum = 0;
-    for (int l = 0; l < kv->n_layers; l++) {
-        uint64_t rows = mem_mul_sat((uint64_t)(n - first_of(kv, kv->groups[l], n)), (uint64_t)kv->layers[l].n_kv_heads);
-        sum = mem_add_sat(sum, mem_mul_sat(mem_mul_sat(rows, 2), row_size(&kv->layers[l])));
+    size_t row = 0;
+    dtype_row_size(dtype, c->head_dim, &row);
+    for (int64_t l = 0; l < c->n_layers; l++) {
+        uint64_t rows = mem_mul_sat((uint64_t)(n - first_of(c->layers[l].window, n)), (uint64_t)c->n_kv_heads);
+        sum = mem_add_sat(sum, mem_mul_sat(mem_mul_sat(rows, 2), row));
     }
     return sum;
 }
@@ -66,7 +62,7 @@ static int walk_tensor(struct walk *w, int layer, const struct tensor *t, struct
     struct kv *kv = w->kv;
     const struct kv_layer *l = &kv->layers[layer];
     int group = kv->groups[layer];
-    int64_t first = first_of(kv, group, w->n), rows = (int64_t)l->n_kv_heads * kv->page;
+    int64_t first = first_of(kv->pools[group].window, w->n), rows = (int64_t)l->n_kv_heads * kv->page;
     int rc = 0;
     for (int64_t column = first / kv->page; column * kv->page < w->n && first < w->n && rc == 0; column++) {
         struct tensor page = tensor_rows(t, kv_table_row(kv, w->seq, group)[column] * rows, rows);

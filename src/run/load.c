@@ -268,8 +268,8 @@ int load_check_math(const struct loaded *l, enum backend_math math, struct err *
 /* A check of a device takes seconds, at its first use many. */
 static bool stopped(void *user)
 {
-    const struct load_params *p = user;
-    return p->progress(p->user, 0, 0) != 0;
+    const struct load_watch *w = user;
+    return w->progress && w->progress(w->user, 0, 0) != 0;
 }
 
 /* p's device and split become what is opened in the end; the strings are fit's. */
@@ -278,8 +278,9 @@ static int open_model(struct loaded *l, struct load_params *p, struct kv_params 
 {
     double split[REGISTRY_MAX_INSTANCES];
     if (p->progress) {
+        l->watch = (struct load_watch){p->progress, p->user};
         p->backend.stop = stopped;
-        p->backend.stop_user = p;
+        p->backend.stop_user = &l->watch;
     }
     p->backend.heads = (struct op_heads){(int)l->config->n_heads, (int)l->config->n_kv_heads, (int)l->config->head_dim,
                                          kv->dtype};
@@ -300,6 +301,7 @@ static int open_model(struct loaded *l, struct load_params *p, struct kv_params 
     if (rc < 0)
         return rc;
     l->fast = p->backend.math == MATH_FAST;
+    l->kv_dtype = kv->dtype;
     l->free_rows = load_free_rows(l, p->backend.deterministic);
     struct model_config *config = l->config;
     rc = model_open(&l->model, config, l->weights, l->backends, l->n_backends, p->split ? split : NULL, p->progress, p->user,
@@ -376,6 +378,7 @@ int load_open(struct loaded *out, const struct load_params *p, struct err *err)
     if (rc == 0)
         rc = load_warm(out, &settled, err);
 done:
+    out->watch = (struct load_watch){0}; /* whoever watched may be gone */
     if (rc < 0)
         load_close(out);
     out->load_s = clock_now() - start;

@@ -25,6 +25,12 @@ struct load_params {
 };
 void load_params_init(struct load_params *p);
 
+/* Who is asked whether a load shall stop; devices keep where this is. */
+struct load_watch {
+    model_progress *progress; /* NULL = nobody */
+    void *user;
+};
+
 struct loaded {
     struct weights *weights;
     struct model_config *config;   /* the model's own once there is one */
@@ -35,12 +41,14 @@ struct loaded {
     struct kv *kv;
     struct forward *forward;
     int64_t n_ctx;
+    enum dtype kv_dtype;
     int chunk, max_want;           /* as settled: chunk <= n_ctx, max_want <= rows of a step */
     bool fast;                     /* rounded activations were asked for */
     bool free_rows;                /* results do not depend on how many rows a step has */
     uint64_t work_bytes;           /* of forward's workspace */
     char reason[256];              /* of the device's choice */
     struct load_again *again;      /* how the devices were opened */
+    struct load_watch watch;       /* only while it is loaded */
     double load_s;
 };
 /* Rows of a profile over all instances, as forge_engine_kernel and forge_engine_event. */

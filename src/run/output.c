@@ -1,7 +1,6 @@
 /* From a new id to what the caller sees: text without half characters, without
  * stop strings, in pieces; and how a sample ends.  Must not know how the id was
  * computed or chosen. */
-#include "base/clock.h"
 #include "run/engine.h"
 
 /* Tells the text in s->piece and the ids since the last piece; a callback that returns non-zero cancels. */
@@ -20,7 +19,7 @@ static void tell(struct sample *s, enum forge_finish finish)
     if (r->p.on_piece && own_call_begin(r)) {
         if (r->p.on_piece(r->p.user, &piece)) {
             r->closed = true;
-            atomic_store(&r->cancel, 1);
+            forge_request_cancel(r);
         }
         own_call_end(r);
     }
@@ -95,7 +94,7 @@ int output_id(struct sample *s, int32_t id)
     if (rc < 0)
         return rc;
     r->metrics.output_tokens++;
-    count_time(s, clock_now());
+    count_time(s, engine_now(r->e));
     if (r->constrain && (rc = constrain_take(r->constrain, &s->place, id, &r->err)) < 0)
         return rc;
     buf_clear(&s->fresh);

@@ -19,7 +19,8 @@ struct own_thread {
     struct thread *thread;
     struct mutex *inbox, *calls;
     struct bell *bell;                    /* something came into the inbox, or was freed, or it is to stop */
-    struct forge_request *newest;         /* submitted since the last step began, linked by `next` */
+    struct forge_request *newest;         /* submitted since the last step began, linked by `next`, ... */
+    size_t n_newest;                      /* ... and how many */
     bool stop;
     struct forge_engine_stats stats;      /* of the last step that ended */
 };
@@ -34,22 +35,28 @@ bool own_submit(struct forge_engine *e, struct forge_request *r)
     mutex_lock(o->inbox);
     r->next = o->newest;
     o->newest = r;
+    o->n_newest++;
     o->stats.queued++;
     bell_ring(o->bell);
     mutex_unlock(o->inbox);
     return true;
 }
 
-struct forge_request *own_take(struct forge_engine *e)
+struct forge_request *own_take(struct forge_engine *e, struct forge_request **freed)
 {
     struct own_thread *o = e->own;
-    struct forge_request *r, *first = NULL;
-    if (!o)
-        return NULL;
-    mutex_lock(o->inbox);
-    r = o->newest;
-    o->newest = NULL;
-    mutex_unlock(o->inbox);
+    struct forge_request *r = NULL, *first = NULL;
+    own_lock(e);
+    if (o) {
+        r = o->newest;
+        o->newest = NULL;
+        o->n_newest = 0;
+    }
+    if (freed) {
+        *freed = e->freed;
+        e->freed = NULL;
+    }
+    own_unlock(e);
     while (r) { /* the oldest comes first */
         struct forge_request *next = r->next;
         r->next = first;
@@ -74,7 +81,8 @@ bool own_free(struct forge_request *r)
     mutex_lock(o->inbox);
     assert(!r->freed);
     r->freed = true;
-    r->e->n_freed++;
+    r->next_freed = r->e->freed;
+    r->e->freed = r;
     bell_ring(o->bell);
     mutex_unlock(o->inbox);
     return true;
@@ -111,14 +119,6 @@ void own_call_end(const struct forge_request *r)
 
 /* ---- counts ---- */
 
-static size_t n_waiting(const struct own_thread *o)
-{
-    size_t n = 0;
-    for (const struct forge_request *r = o->newest; r; r = r->next)
-        n++;
-    return n;
-}
-
 void own_publish(struct forge_engine *e)
 {
     struct own_thread *o = e->own;
@@ -126,7 +126,7 @@ void own_publish(struct forge_engine *e)
         return;
     mutex_lock(o->inbox);
     o->stats = e->stats;
-    o->stats.queued += n_waiting(o);
+    o->stats.queued += o->n_newest;
     mutex_unlock(o->inbox);
 }
 
@@ -147,7 +147,7 @@ static bool await_work(struct forge_engine *e)
 {
     struct own_thread *o = e->own;
     mutex_lock(o->inbox);
-    while (!o->stop && !o->newest && e->n_freed == 0 && e->n_active == 0)
+    while (!o->stop && !o->newest && !e->freed && e->n_active == 0)
         bell_wait(o->bell, o->inbox);
     bool go = !o->stop;
     mutex_unlock(o->inbox);
@@ -214,10 +214,9 @@ int forge_engine_stop(struct forge_engine *e, struct forge_error *err)
     bell_ring(o->bell);
     mutex_unlock(o->inbox);
     thread_join(o->thread);
-    request_take_inbox(e);
+    request_reap(e);
     e->own = NULL;
     own_delete(o);
-    request_reap(e);
     engine_count(e);
     return 0;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "run/engine.h"
@@ -100,6 +99,20 @@ static void free_parts(struct forge_request *r)
     free(r);
 }
 
+static void note_deadline(const struct forge_request *r)
+{
+    struct forge_engine *e = r->e;
+    if (r->deadline > 0 && (e->deadline == 0 || r->deadline < e->deadline))
+        e->deadline = r->deadline;
+}
+
+void request_came_at(struct forge_request *r, double at)
+{
+    r->t_submit = at;
+    r->deadline = r->p.deadline_s > 0 ? at + r->p.deadline_s : 0;
+    note_deadline(r);
+}
+
 static void enqueue(struct forge_engine *e, struct forge_request *r)
 {
     r->next = NULL;
@@ -111,14 +124,43 @@ static void enqueue(struct forge_engine *e, struct forge_request *r)
     e->last = r;
     e->n_active++;
     r->number = e->n_submitted++;
+    note_deadline(r);
+    sched_settle(r);
+}
+
+static void remove_request(struct forge_request *r)
+{
+    struct forge_engine *e = r->e;
+    r->closed = true; /* its callbacks are not called any more */
+    request_end(r, FORGE_FINISH_CANCELLED);
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        e->first = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    else
+        e->last = r->prev;
+    free_parts(r);
+}
+
+/* What was handed over joins the list; with `freed` what was freed leaves it. */
+static void take(struct forge_engine *e, bool freed)
+{
+    struct forge_request *gone = NULL;
+    for (struct forge_request *r = own_take(e, freed ? &gone : NULL), *next; r; r = next) {
+        next = r->next;
+        enqueue(e, r);
+    }
+    for (struct forge_request *r = gone, *next; r; r = next) {
+        next = r->next_freed;
+        remove_request(r);
+    }
 }
 
 void request_take_inbox(struct forge_engine *e)
 {
-    for (struct forge_request *r = own_take(e), *next; r; r = next) {
-        next = r->next;
-        enqueue(e, r);
-    }
+    take(e, false);
 }
 
 static int make_constrain(struct forge_request *r, struct err *err)
@@ -175,7 +217,7 @@ static int make_request(struct forge_request *r, const struct forge_request_para
         (rc = make_session(r, err)) < 0 || (rc = prompt_make(&r->prompt, r->e, &r->p, r->session, err)) < 0 || (rc = make_constrain(r, err)) < 0)
         return rc;
     r->metrics.input_tokens = r->prompt.n;
-    r->t_submit = clock_now();
+    r->t_submit = engine_now(r->e);
     r->deadline = r->p.deadline_s > 0 ? r->t_submit + r->p.deadline_s : 0;
     return 0;
 }
@@ -207,22 +249,7 @@ int forge_submit(struct forge_engine *e, const struct forge_request_params *p, s
 void forge_request_cancel(struct forge_request *r)
 {
     atomic_store(&r->cancel, 1);
-}
-
-static void remove_request(struct forge_request *r)
-{
-    struct forge_engine *e = r->e;
-    r->closed = true; /* its callbacks are not called any more */
-    request_end(r, FORGE_FINISH_CANCELLED);
-    if (r->prev)
-        r->prev->next = r->next;
-    else
-        e->first = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
-    else
-        e->last = r->prev;
-    free_parts(r);
+    atomic_fetch_add(&r->e->n_cancels, 1);
 }
 
 /* In a callback the step still holds the request, or walks the list that it is in. */
@@ -236,26 +263,14 @@ void forge_request_free(struct forge_request *r)
     }
     assert(!r->freed);
     r->freed = r->closed = true;
-    r->e->n_freed++;
+    r->next_freed = r->e->freed;
+    r->e->freed = r;
     forge_request_cancel(r);
 }
 
 void request_reap(struct forge_engine *e)
 {
-    own_lock(e);
-    size_t n = e->n_freed;
-    own_unlock(e);
-    for (struct forge_request *r = e->first, *next; r && n > 0; r = next) {
-        next = r->next;
-        own_lock(e);
-        bool freed = r->freed;
-        e->n_freed -= freed;
-        own_unlock(e);
-        if (!freed)
-            continue;
-        remove_request(r);
-        n--;
-    }
+    take(e, true);
 }
 
 /* ---- what the caller may ask ---- */

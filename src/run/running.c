@@ -1,7 +1,6 @@
 /* Requests and their samples begin and end: what they take is taken here, so that
  * steps ask for no memory.
  * Knows nothing of other requests, nor of what a step computes. */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine.h"
@@ -30,7 +29,7 @@ static int start_request(struct forge_request *r)
 {
     size_t n_vocab = (size_t)r->e->l.config->n_vocab;
     r->started = true;
-    r->metrics.queued_s = clock_now() - r->t_submit;
+    r->metrics.queued_s = engine_now(r->e) - r->t_submit;
     log_debug(LOG_SCHED, "sched: request of %zu prompt tokens starts after %.3f s", r->prompt.n, r->metrics.queued_s);
     int rc = sampler_new(&r->sampler, &r->sampling, r->e->l.config->n_vocab, &r->err);
     if (rc == 0 && r->constrain)
@@ -81,6 +80,7 @@ static void end_sample(struct sample *s)
 {
     s->phase = PHASE_DONE;
     s->r->n_left--;
+    sched_settle(s->r);
     detok_free(s->detok);
     s->detok = NULL;
     sched_leave(s);
@@ -166,6 +166,7 @@ void request_end(struct forge_request *r, enum forge_finish finish)
     if (r->done)
         return;
     r->done = true;
+    sched_settle(r);
     e->n_active--;
     e->stats.finished++;
     if (finish == FORGE_FINISH_ERROR) {

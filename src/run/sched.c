@@ -10,20 +10,74 @@
 #include "run/draft.h"
 #include "run/engine.h"
 
-static bool before(const struct sample *a, const struct sample *b)
-{
-    const struct forge_request *x = a->r, *y = b->r;
-    if (x == y)
-        return a->at < b->at;
-    return x->p.priority != y->p.priority ? x->p.priority > y->p.priority : x->number < y->number;
-}
-
 int64_t sched_due(const struct sample *s)
 {
     int64_t n = sample_known(s), prompt = (int64_t)s->r->prompt.n;
     if (s->r->e->l.free_rows)
         return n - s->len;
     return s->len < prompt ? prompt - s->len : 1; /* computed again in steps of as many rows as the first time */
+}
+
+/* ---- who waits ---- */
+
+static bool ranks_before(const struct forge_request *x, const struct forge_request *y)
+{
+    return x->p.priority != y->p.priority ? x->p.priority > y->p.priority : x->number < y->number;
+}
+
+static bool before(const struct sample *a, const struct sample *b)
+{
+    return a->r == b->r ? a->at < b->at : ranks_before(a->r, b->r);
+}
+
+/* The list is by rank: who comes last or goes back to the front finds his place at once, a middle priority from the
+ * nearer end. */
+static void wait_in_line(struct forge_engine *e, struct forge_request *r)
+{
+    struct forge_request *after = e->wait_last, *before = e->wait_first;
+    while (after && before && ranks_before(r, after) && ranks_before(before, r)) {
+        after = after->wait_prev;
+        before = before->wait_next;
+    }
+    if (after && !ranks_before(r, after))
+        before = after->wait_next;
+    else
+        after = before ? before->wait_prev : NULL;
+    r->wait_prev = after;
+    r->wait_next = before;
+    *(after ? &after->wait_next : &e->wait_first) = r;
+    *(before ? &before->wait_prev : &e->wait_last) = r;
+    r->waits = true;
+}
+
+static void leave_line(struct forge_engine *e, struct forge_request *r)
+{
+    *(r->wait_prev ? &r->wait_prev->wait_next : &e->wait_first) = r->wait_next;
+    *(r->wait_next ? &r->wait_next->wait_prev : &e->wait_last) = r->wait_prev;
+    r->waits = false;
+}
+
+struct sample *sched_next_of(struct forge_request *r)
+{
+    int n = r->has_first ? r->p.n_samples : 1; /* the others begin where the first one's prompt ends */
+    for (int i = 0; !r->done && i < n; i++)
+        if (r->samples[i].phase == PHASE_QUEUED)
+            return &r->samples[i];
+    return NULL;
+}
+
+void sched_settle(struct forge_request *r)
+{
+    bool waits = sched_next_of(r) != NULL;
+    if (waits && !r->waits)
+        wait_in_line(r->e, r);
+    else if (!waits && r->waits)
+        leave_line(r->e, r);
+}
+
+bool sched_waits(const struct forge_engine *e)
+{
+    return e->wait_first != NULL;
 }
 
 /* ---- places ---- */
@@ -36,6 +90,7 @@ void sched_enter(struct sample *s)
         e->running[at] = e->running[at - 1];
     e->running[at] = s;
     e->n_busy += s->r->n_running++ == 0;
+    sched_settle(s->r);
 }
 
 void sched_leave(struct sample *s)
@@ -103,36 +158,14 @@ void sched_keep_prefix(struct sample *s, int64_t n)
 
 /* ---- admission ---- */
 
-struct sample *sched_next_of(struct forge_request *r)
-{
-    int n = r->has_first ? r->p.n_samples : 1; /* the others begin where the first one's prompt ends */
-    for (int i = 0; !r->done && i < n; i++)
-        if (r->samples[i].phase == PHASE_QUEUED)
-            return &r->samples[i];
-    return NULL;
-}
-
-static struct sample *choose_next(const struct forge_engine *e)
-{
-    struct sample *best = NULL;
-    for (struct forge_request *r = e->first; r; r = r->next) {
-        struct sample *s = sched_next_of(r);
-        if (s && (!best || before(s, best)))
-            best = s;
-    }
-    return best;
-}
-
-bool sched_waits(const struct forge_engine *e)
-{
-    return choose_next(e) != NULL;
-}
-
 /* Positions that a sample is to have room for: some new ids too, or it would give up its pages at once. */
 static int64_t wanted(const struct sample *s)
 {
-    int64_t n = sample_known(s) + 16;
-    return n < s->r->e->l.n_ctx ? n : s->r->e->l.n_ctx;
+    const struct forge_request *r = s->r;
+    int64_t n_ctx = r->e->l.n_ctx, n = sample_known(s) + r->e->ahead;
+    if (r->e->ahead < 0) /* all that it may come to */
+        n = r->p.max_tokens < 0 ? n_ctx : (int64_t)r->prompt.n + r->p.max_tokens;
+    return n < n_ctx ? n : n_ctx;
 }
 
 /* Can it be stored beside all that run?  One alone always can. */
@@ -152,9 +185,9 @@ static bool has_room(const struct forge_engine *e, const struct sample *next)
 
 void sched_admit(struct forge_engine *e)
 {
-    while (e->n_active > 0 && e->n_running < (size_t)e->stats.max_seqs) {
-        struct sample *next = choose_next(e);
-        if (!next || !has_room(e, next))
+    while (e->wait_first && e->n_running < (size_t)e->stats.max_seqs) {
+        struct sample *next = sched_next_of(e->wait_first);
+        if (!has_room(e, next))
             return;
         running_start(next);
         if (!e->l.kv) /* no device could be opened again: the others' turn is in another step */
@@ -171,6 +204,7 @@ static void preempt(struct sample *s)
     sched_leave(s);
     sched_lose(s);
     s->phase = PHASE_QUEUED;
+    sched_settle(s->r);
     s->n_rows = s->n_draft = 0;
     s->r->metrics.preempted++;
     s->r->e->stats.preempted++;
@@ -189,7 +223,8 @@ static int share_rows(struct forge_engine *e)
         left -= s->n_rows;
     }
     e->turn = next < e->n_running ? next : 0;
-    int piece = batch_piece(&e->l, e->piece);
+    int piece = batch_piece(&e->l, e->piece), rest = piece - (all - left); /* the time is that of all rows, ... */
+    piece = rest > piece / 4 ? rest : piece / 4 + 1;                       /* ... and prompts go on in any case */
     left = left < piece ? left : piece;
     for (size_t i = 0; i < e->n_running && left > 0; i++) {
         struct sample *s = e->running[i];

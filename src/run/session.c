@@ -80,8 +80,8 @@ static int check_head(const struct loaded *l, const struct map *m, const char *p
                        (unsigned long long)get(p + 40, 8), m->size);
     if (get(p + 16, 8) != model_id(l))
         return err_set(err, ERR_ARG, "%s: the session is of another model or math", path);
-    if (get(p + 12, 4) != (uint64_t)kv_dtype(l->kv))
-        return err_set(err, ERR_ARG, "%s: the session's KV type is another one than %s", path, dtype_info(kv_dtype(l->kv))->name);
+    if (get(p + 12, 4) != (uint64_t)l->kv_dtype)
+        return err_set(err, ERR_ARG, "%s: the session's KV type is another one than %s", path, dtype_info(l->kv_dtype)->name);
     if (get(p + AT_SUM, 8) != sum_of(p, m->size))
         return err_set(err, ERR_FORMAT, "%s: the session is damaged: its checksum is another one", path);
     return 0;
@@ -98,7 +98,7 @@ static int check_sizes(const struct loaded *l, const struct map *m, const char *
     if (n_ids > (uint64_t)l->n_ctx)
         return err_set(err, ERR_LIMIT, "%s: the session's %llu ids do not fit in the context of %lld positions", path,
                        (unsigned long long)n_ids, (long long)l->n_ctx);
-    uint64_t want = HEAD + 4 * n_ids + kv_dump_size(l->kv, (int64_t)len);
+    uint64_t want = HEAD + 4 * n_ids + kv_dump_size(l->config, l->kv_dtype, (int64_t)len);
     if (want != m->size)
         return err_set(err, ERR_FORMAT, "%s: %llu positions of %llu ids are %llu bytes, and the file has %zu", path,
                        (unsigned long long)len, (unsigned long long)n_ids, (unsigned long long)want, m->size);
@@ -107,13 +107,14 @@ static int check_sizes(const struct loaded *l, const struct map *m, const char *
 
 /* ---- reading ---- */
 
+/* By any thread, also while devices are opened again: of `l` it looks at what that does not change. */
 int session_open(struct session **out, const struct loaded *l, const char *path, struct err *err)
 {
     *out = NULL;
     struct session *s = mem_array(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_NOMEM, "no memory for a session");
-    int rc = l->kv ? map_open(&s->map, path, err) : err_set(err, ERR_DEVICE, "%s: the devices are lost", path);
+    int rc = map_open(&s->map, path, err);
     if (rc < 0) {
         free(s);
         return rc;
@@ -165,7 +166,7 @@ int session_save(const struct loaded *l, int seq, const struct kv_ids *ids, cons
     len = len < most ? len : most;
     if (!kv_can_cut(l->kv, seq, len))
         len = 0; /* it is computed again */
-    uint64_t kv = kv_dump_size(l->kv, len);
+    uint64_t kv = kv_dump_size(l->config, l->kv_dtype, len);
     if (kv > SIZE_MAX / 2 || !mem_add((size_t)kv, HEAD + 4 * n_ids, &size))
         return err_set(err, ERR_LIMIT, "%s: a session of %llu bytes is too large", path, (unsigned long long)kv);
     uint8_t *file = mem_array(size, 1);
@@ -173,7 +174,7 @@ int session_save(const struct loaded *l, int seq, const struct kv_ids *ids, cons
         return err_set(err, ERR_NOMEM, "no memory for a session of %zu bytes", size);
     memcpy(file, magic, sizeof magic);
     put(file + 8, 4, VERSION);
-    put(file + 12, 4, (uint64_t)kv_dtype(l->kv));
+    put(file + 12, 4, (uint64_t)l->kv_dtype);
     put(file + 16, 8, model_id(l));
     put(file + 24, 8, n_ids);
     put(file + 32, 8, (uint64_t)len);

@@ -4,7 +4,6 @@
  * succeeded. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "run/engine.h"
 
 /* ---- the rows ---- */
@@ -141,7 +140,7 @@ static void tell_prefill(struct sample *s)
     if (!r->p.on_prefill || !own_call_begin(r))
         return;
     if (r->p.on_prefill(r->p.user, r->prefill_told, r->prompt.n))
-        atomic_store(&r->cancel, 1);
+        forge_request_cancel(r);
     own_call_end(r);
 }
 
@@ -152,6 +151,7 @@ static void keep_first(struct sample *s, bool plain)
     struct forge_engine *e = r->e;
     size_t n_vocab = (size_t)e->l.config->n_vocab;
     r->has_first = true;
+    sched_settle(r);
     if (s->want < 0 || r->p.n_samples == 1)
         return;
     const float *logits = e->logits + (size_t)s->want * n_vocab;
@@ -206,6 +206,20 @@ static void go_on(struct sample *s, bool plain)
         running_done(s);
 }
 
+/* What sequences hold and store. */
+static void count_pages(struct forge_engine *e)
+{
+    struct forge_engine_stats *s = &e->stats;
+    s->pages = s->pages_held = s->pages_kept = s->positions = 0;
+    s->page_size = e->l.kv ? (uint64_t)kv_page_size(e->l.kv) : s->page_size;
+    for (int g = 0; e->l.kv && g < e->l.config->n_groups; g++) {
+        s->pages += (uint64_t)kv_n_pages(e->l.kv, g);
+        s->pages_held += (uint64_t)(kv_n_pages(e->l.kv, g) - kv_pages_free(e->l.kv, g));
+        s->pages_kept += (uint64_t)kv_pages_kept(e->l.kv, g);
+        s->positions += (uint64_t)kv_positions(e->l.kv, g);
+    }
+}
+
 /* Whatever callbacks do, those in the step stay in memory until it ends. */
 static void hand_out(struct forge_engine *e, bool plain, double seconds)
 {
@@ -217,13 +231,21 @@ static void hand_out(struct forge_engine *e, bool plain, double seconds)
         }
     for (size_t i = 0; i < n; i++)
         go_on(e->served[i], plain);
+    count_pages(e);
+    e->stats.stored_positions += e->stats.positions;
+    e->stats.held_positions += e->stats.pages_held * e->stats.page_size;
 }
 
 /* ---- the step ---- */
 
+/* All are looked at only where one was cancelled since the last time, or is late. */
 void step_sweep(struct forge_engine *e)
 {
-    double now = clock_now();
+    double now = engine_now(e), next = 0;
+    unsigned n_cancels = atomic_load(&e->n_cancels);
+    if (n_cancels == e->n_cancels_seen && (e->deadline == 0 || now < e->deadline))
+        return;
+    e->n_cancels_seen = n_cancels;
     for (struct forge_request *r = e->first; r; r = r->next) { /* callbacks may submit: new ones come last */
         if (r->done)
             continue;
@@ -231,20 +253,27 @@ void step_sweep(struct forge_engine *e)
             request_end(r, FORGE_FINISH_CANCELLED);
         else if (r->deadline > 0 && now >= r->deadline)
             request_end(r, FORGE_FINISH_DEADLINE);
+        else if (r->deadline > 0 && (next == 0 || r->deadline < next))
+            next = r->deadline;
     }
+    e->deadline = next;
 }
 
 static void step(struct forge_engine *e)
 {
     struct err err = {0};
-    double begin = clock_now();
+    double begin = engine_now(e);
     int rows = sched_plan(e);
     if (rows == 0)
         return;
-    double start = clock_now();
+    double start = engine_now(e);
     bool plain = put_together(e);
-    int rc = batch_run(&e->batch, plain ? e->best : NULL, plain ? NULL : e->logits, &err);
-    double now = clock_now(), seconds = now - begin; /* with what drafting took */
+    int rc = 0;
+    if (e->sim)
+        sim_run(e->sim, &e->batch, e->best);
+    else
+        rc = batch_run(&e->batch, plain ? e->best : NULL, plain ? NULL : e->logits, &err);
+    double now = engine_now(e), seconds = now - begin; /* with what drafting took */
     if (rc < 0) {
         recover(e, rows, &err);
         step_sweep(e); /* that took its time */
@@ -266,26 +295,20 @@ void engine_count(struct forge_engine *e)
     struct forge_engine_stats *s = &e->stats;
     s->running = (int)e->n_running;
     s->queued = e->n_active - e->n_busy;
-    s->pages = s->pages_held = s->pages_kept = s->positions = 0;
-    for (int g = 0; e->l.kv && g < e->l.config->n_groups; g++) {
-        s->pages += (uint64_t)kv_n_pages(e->l.kv, g);
-        s->pages_held += (uint64_t)(kv_n_pages(e->l.kv, g) - kv_pages_free(e->l.kv, g));
-        s->pages_kept += (uint64_t)kv_pages_kept(e->l.kv, g);
-    }
-    for (size_t i = 0; i < e->n_running; i++)
-        s->positions += (uint64_t)e->running[i]->len;
+    s->compile_s = load_compile_s(&e->l);
+    count_pages(e);
 }
 
 int engine_step(struct forge_engine *e)
 {
     e->in_step = true;
+    e->placed = false;
     request_take_inbox(e);
     step_sweep(e);
     sched_admit(e);
     if (e->n_running > 0)
         step(e);
-    e->in_step = false;
-    engine_place(e);
+    e->in_step = e->placed = false;
     request_reap(e);
     engine_count(e);
     own_publish(e);
