@@ -75,8 +75,9 @@ static void attend_rows(struct cpu *cpu, const struct attention_job *j, int kv_h
 {
     int group = j->args->n_heads / j->kv->n_kv_heads;
     const int32_t *seq = host_i32(&j->rows->seq);
-    struct gathered g = {.n = 0};
+    struct gathered g; /* not cleared: it is large */
 
+    g.n = 0;
     for (int64_t r = r0; r < r1; r++)
         for (int h = 0; h < group; h++) {
             if (g.n == KERN_QUERIES || (g.n > 0 && h == 0 && seq[r] != seq[r - 1])) {
@@ -119,8 +120,10 @@ static void attend_chunk(struct cpu *cpu, const struct attention_job *j, const s
                          struct kern_scratch *s)
 {
     int group = j->args->n_heads / j->kv->n_kv_heads;
-    struct gathered g = {.kv = view(j, host_i32(&j->rows->seq)[b->row], kv_head), .n = 0};
+    struct gathered g; /* not cleared: it is large */
 
+    g.kv = view(j, host_i32(&j->rows->seq)[b->row], kv_head);
+    g.n = 0;
     for (int64_t r = b->row; r < b->row + b->n_rows; r++)
         for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
             struct kern_query q = query(j, r, h);
@@ -139,7 +142,7 @@ static void attend_chunk(struct cpu *cpu, const struct attention_job *j, const s
         cpu->k->attention_chunk(g.q, g.n, &g.kv, chunk * KERN_CHUNK, g.sums, s);
 }
 
-/* Item i: a chunk of a kv head of a block, chunks innermost. */
+/* Item i: a kv head of a chunk of a block, heads innermost, as they lie in a page. */
 static void chunk_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct attention_job *j = arg;
@@ -156,7 +159,7 @@ static void chunk_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi
         while (lo >= b[1].item)
             b++;
         int64_t i = lo - b->item;
-        attend_chunk(cpu, j, b, (int)(i / b->n_chunks), b->chunk + (int32_t)(i % b->n_chunks), s);
+        attend_chunk(cpu, j, b, (int)(i % j->kv->n_kv_heads), b->chunk + (int32_t)(i / j->kv->n_kv_heads), s);
     }
 }
 
@@ -240,14 +243,18 @@ static bool reserve(struct cpu *cpu, struct attention_job *j)
     return true;
 }
 
-/* False: it has to be done by whole rows. */
-static bool attend_split(struct cpu *cpu, struct attention_job *j, int64_t cost)
+/* Chunks apart: where whole rows are too few parts for the threads, and where so few queries meet a chunk that their
+ * sums cost little; small parts keep the threads together when one is slow.  False: it has to be done by whole rows. */
+static bool attend_split(struct cpu *cpu, struct attention_job *j, int64_t parts, int64_t cost)
 {
-    if (!make_blocks(cpu, j) || !reserve(cpu, j))
+    if (cpu->n_threads == 1 || j->rows->max_pos < KERN_CHUNK || !make_blocks(cpu, j))
+        return false;
+    bool few = j->q->rows * (j->args->n_heads / j->kv->n_kv_heads) <= 2 * KERN_TILE * j->n_split;
+    if ((!few && parts >= PARTS * (int64_t)cpu->n_threads) || !reserve(cpu, j))
         return false;
     int64_t n = j->blocks[j->n_split].item, heads = j->q->rows * j->args->n_heads;
-    int64_t grain = cpu_grain(cost / n), run = n / (PARTS * cpu->n_threads);
-    cpu_for(cpu, n, grain > run ? grain : run, chunk_range, j); /* runs: the next chunk is fetched by who will read it */
+    int64_t grain = cpu_grain(cost / n), run = n / (4 * PARTS * cpu->n_threads);
+    cpu_for(cpu, n, grain > run ? grain : run, chunk_range, j);
     cpu_for(cpu, heads, cpu_grain(2 * j->first[j->q->rows] / j->q->rows * j->kv->head_dim), join_range, j);
     return true;
 }
@@ -262,11 +269,9 @@ void cpu_attention(struct backend *be, const struct tensor *out, const struct te
 
     j.block = group < KERN_QUERIES ? KERN_QUERIES / group : 1;
     j.n_blocks = (q->rows + j.block - 1) / j.block;
-    int64_t items = j.n_blocks * kv->n_kv_heads;
-    if (cpu->n_threads > 1 && items < PARTS * (int64_t)cpu->n_threads && rows->max_pos >= KERN_CHUNK &&
-        attend_split(cpu, &j, cost))
-        return;
-    cpu_for(cpu, items, cpu_grain(cost / items), attention_range, &j);
+    int64_t parts = j.n_blocks * kv->n_kv_heads;
+    if (!attend_split(cpu, &j, parts, cost))
+        cpu_for(cpu, parts, cpu_grain(cost / parts), attention_range, &j);
 }
 
 /* ---- keys and values into their pages ---- */

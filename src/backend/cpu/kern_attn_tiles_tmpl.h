@@ -12,6 +12,13 @@ INLINE void fetch_row(uintptr_t next, int j, size_t row_size)
             __builtin_prefetch((const void *)(next + (size_t)j * row_size + at));
 }
 
+/* Nothing: a register holds the address here, so that what is added to it stays in the instructions. */
+INLINE const uint8_t *keep(const uint8_t *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
 static float kv_value(const struct kern_kv *kv, const uint8_t *row, int d)
 {
     uint16_t h;
@@ -58,7 +65,7 @@ struct kv_part {
         UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                 \
         UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                     \
         for (int i = 0; i < (NW); i++) {                                                                     \
-            const uint8_t *k = p->rows[j + i];                                                               \
+            const uint8_t *k = keep(p->rows[j + i]);                                                         \
             V16 sum[NX];                                                                                     \
             int step = 0;                                                                                    \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                         \
@@ -102,10 +109,10 @@ struct kv_part {
             SCORES(4, 4, row, bytes)                                                                     \
         for (; j < p->hi; j++)                                                                           \
             switch (n) {                                                                                 \
-            case 1: SCORES(1, 1, row, bytes)break;                                                       \
-            case 2: SCORES(1, 2, row, bytes)break;                                                       \
-            case 3: SCORES(1, 3, row, bytes)break;                                                       \
-            default: SCORES(1, 4, row, bytes)break;                                                      \
+            case 1: SCORES(1, 1, row, bytes) break;                                                      \
+            case 2: SCORES(1, 2, row, bytes) break;                                                      \
+            case 3: SCORES(1, 3, row, bytes) break;                                                      \
+            default: SCORES(1, 4, row, bytes) break;                                                     \
             }                                                                                            \
     }
 
@@ -160,13 +167,16 @@ static void scores_4x4(float (*s)[KERN_CHUNK], const float *keys, int steps, con
 }
 
 /* ---- sums of values ---- */
-/* What is summed goes to q[t].out + at, joined to what is there. */
-INLINE void put_values(const struct kern_query *q, const struct running *run, int at, V16 acc)
+/* Joined to what is there. */
+INLINE void put_sum(float *out, const struct running *run, V16 o)
 {
-    if (run->lo == run->hi)
-        return;
-    float *out = q->out + at;
-    v_store(out, run->any ? v_fma(v_load(out), v_splat(run->a), v_mul(acc, v_splat(run->b))) : acc);
+    v_store(out, run->any ? v_fma(v_load(out), v_splat(run->a), v_mul(o, v_splat(run->b))) : o);
+}
+
+INLINE void put_values(const struct kern_query *q, const struct running *run, int at, V16 o)
+{
+    if (run->lo < run->hi)
+        put_sum(q->out + at, run, o);
 }
 
 /* 16 values from d on, for NX queries.  Positions that only some queries see take the branch. */
@@ -188,16 +198,18 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
     }
 
 /* The same where all see the first position, ND times 16 values at once: whole rows in the order they lie in. */
-#define WIDE_VALUES(NX, ND, row, fetch)                                                                   \
+#define WIDE_VALUES(NX, ND, row, bytes, fetch)                                                            \
     {                                                                                                     \
         V16 acc[NX][ND], v;                                                                               \
         UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero(); \
+        const int rest = (ND) % 2 == 0 ? 0 : d % 32; /* blocks are of 32 */                               \
         for (int j = p->lo; j < all_hi; j++) {                                                            \
+            const uint8_t *from = keep(p->rows[j] + (size_t)(d / 32) * 2 * (bytes));                      \
             if ((fetch) && d == 0)                                                                        \
                 fetch_row(p->next, j, row_size);                                                          \
             UNROLL for (int i = 0; i < (ND); i++)                                                         \
             {                                                                                             \
-                v = row(p->rows[j], d + 16 * i);                                                          \
+                v = row(from, rest + 16 * i);                                                             \
                 v_keep(&v);                                                                               \
                 UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);  \
             }                                                                                             \
@@ -216,7 +228,7 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
 #endif
 
 /* `width` values of each row, for the values from `at` on. */
-#define VALUES_FORMAT(name, row, fetch)                                                                        \
+#define VALUES_FORMAT(name, row, bytes, fetch)                                                                 \
     static void name(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
                      const struct running *run, int at, int width, size_t row_size)                            \
     {                                                                                                          \
@@ -228,13 +240,13 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
         int d = 0;                                                                                             \
         bool all = all_lo == p->lo && all_hi > all_lo;                                                         \
         for (; all && n == 1 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(1, VALUES_ACC / 2, row, fetch)                                                         \
+            WIDE_VALUES(1, VALUES_ACC / 2, row, bytes, fetch)                                                  \
         for (; all && n == 2 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(2, VALUES_ACC / 2, row, fetch)                                                         \
+            WIDE_VALUES(2, VALUES_ACC / 2, row, bytes, fetch)                                                  \
         for (; all && n == 3 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(3, VALUES_ACC / 4, row, fetch)                                                         \
+            WIDE_VALUES(3, VALUES_ACC / 4, row, bytes, fetch)                                                  \
         for (; all && n == 4 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(4, VALUES_ACC / 4, row, fetch)                                                         \
+            WIDE_VALUES(4, VALUES_ACC / 4, row, bytes, fetch)                                                  \
         for (; d + 16 <= width; d += 16)                                                                       \
             switch (n) {                                                                                       \
             case 1: VALUES(1, row) break;                                                                      \
@@ -244,10 +256,10 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
             }                                                                                                  \
     }
 
-VALUES_FORMAT(sums_f32, row_f32, true)
-VALUES_FORMAT(sums_f16, row_f16, true)
-VALUES_FORMAT(sums_q8_0, row_q8_0, true)
-VALUES_FORMAT(sums_wide, row_f32, false)
+VALUES_FORMAT(sums_f32, row_f32, 64, true)
+VALUES_FORMAT(sums_f16, row_f16, 32, true)
+VALUES_FORMAT(sums_q8_0, row_q8_0, 17, true)
+VALUES_FORMAT(sums_wide, row_f32, 64, false)
 
 /* The same for the values of head_dim after the last whole 16, of one query. */
 static void values_tail(const float *s, const uint8_t *const *rows, const struct kern_query *q, const struct running *run,

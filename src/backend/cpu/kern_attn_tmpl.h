@@ -25,29 +25,27 @@ struct kv_chunk {
 
 static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
 {
-    size_t row_size = kv->row_size;
     int32_t page = (start + c->lo) / kv->page_size, at = (start + c->lo) % kv->page_size;
 
     for (int j = c->lo; j < c->hi; page++, at = 0) {
         size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size;
-        for (; at < kv->page_size && j < c->hi; at++, j++) {
-            c->k[j] = kv->k + (row + (size_t)at) * row_size;
-            c->v[j] = kv->v + (row + (size_t)at) * row_size;
+        const uint8_t *k = kv->k + (row + (size_t)at) * kv->row_size, *v = kv->v + (row + (size_t)at) * kv->row_size;
+        int end = c->hi - j < kv->page_size - at ? c->hi : j + kv->page_size - at;
+        for (; j < end; j++, k += kv->row_size, v += kv->row_size) {
+            c->k[j] = k;
+            c->v[j] = v;
         }
     }
 }
 
-/* Positions 64 on, if they are seen at all. */
-static void find_next(struct kv_chunk *c, const struct kern_kv *kv, int32_t start, int32_t last)
+/* The chunk at `start` of a kv head is asked for while this one is computed. */
+static void ask_for(struct kv_chunk *c, const struct kern_kv *kv, int kv_head, int32_t start)
 {
-    size_t row_size = kv->row_size;
-    int32_t page = (start + KERN_CHUNK) / kv->page_size, at = (start + KERN_CHUNK) % kv->page_size;
+    size_t row = ((size_t)kv->pages[start / kv->page_size] * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->page_size +
+                 (size_t)(start % kv->page_size);
 
-    if (start + KERN_CHUNK > last)
-        return;
-    size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size;
-    c->next_k = (uintptr_t)kv->k + (row + (size_t)at) * row_size;
-    c->next_v = (uintptr_t)kv->v + (row + (size_t)at) * row_size;
+    c->next_k = (uintptr_t)kv->k + row * kv->row_size;
+    c->next_v = (uintptr_t)kv->v + row * kv->row_size;
 }
 
 /* s[lo..hi) -> e^(s - m), 0 elsewhere; gives m and the sum l. */
@@ -200,28 +198,43 @@ static void attend_many(const struct kern_query *q, int n, const struct kern_kv 
         many_values((const float(*)[KERN_CHUNK])scratch->scores, d, q, n, kv, run, c, scratch->values);
 }
 
-/* The chunk at `start` for all queries. */
+/* The chunk at `start` for all queries; the next one to be asked for is that at next_start, of next_head, if some query
+ * sees as far as that. */
 static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start,
-                         int32_t last, struct kern_scratch *scratch)
+                         int next_head, int32_t next_start, struct kern_scratch *scratch)
 {
-    struct kv_chunk c = { .lo = KERN_CHUNK, .hi = 0 };
+    struct kv_chunk c; /* not cleared: that would take as long as a query */
+    int32_t last = 0;
 
-    for (int t = 0; t < n; t++)
+    for (int t = 0; t < n; t++) {
         see(&run[t], &q[t], start);
+        last = q[t].last > last ? q[t].last : last;
+    }
     struct kv_part all = seen(run, n, NULL, 0);
     if (all.lo >= all.hi)
         return;
     c.lo = all.lo;
     c.hi = all.hi;
+    c.next_k = c.next_v = 0;
     find_rows(&c, kv, start);
-    find_next(&c, kv, start, last);
+    if (next_start <= last)
+        ask_for(&c, kv, next_head, next_start);
     if (n > KERN_TILE && kv->head_dim % 16 == 0 && kv->head_dim <= KERN_WIDE)
         attend_many(q, n, kv, run, &c, scratch);
     else
-        for (int t = 0; t < n; t += KERN_TILE)
+        for (int t = 0; t < n; t += KERN_TILE) {
             attend_tile(q + t, n - t < KERN_TILE ? n - t : KERN_TILE, kv, run + t, &c);
+            c.next_k = c.next_v = 0; /* asked for once */
+        }
     for (int t = 0; t < n; t++)
         run[t].any = run[t].any || run[t].lo < run[t].hi;
+}
+
+static void divide(float *out, float l, int head_dim)
+{
+    float inv = canon_recip(l);
+    for (int d = 0; d < head_dim; d++)
+        out[d] *= inv;
 }
 
 static void attention(const struct kern_query *q, int n, const struct kern_kv *kv, struct kern_scratch *scratch)
@@ -234,12 +247,9 @@ static void attention(const struct kern_query *q, int n, const struct kern_kv *k
         last = q[t].last > last ? q[t].last : last;
     }
     for (int32_t start = first / KERN_CHUNK * KERN_CHUNK; start <= last; start += KERN_CHUNK)
-        attend_chunk(q, n, kv, run, start, last, scratch);
-    for (int t = 0; t < n; t++) {
-        float inv = canon_recip(run[t].l);
-        for (int d = 0; d < kv->head_dim; d++)
-            q[t].out[d] *= inv;
-    }
+        attend_chunk(q, n, kv, run, start, kv->kv_head, start + KERN_CHUNK, scratch);
+    for (int t = 0; t < n; t++)
+        divide(q[t].out, run[t].l, kv->head_dim);
 }
 
 /* ---- the chunks of a query apart, then joined: the same formula in the same order ---- */
@@ -247,11 +257,9 @@ static void attention_chunk(const struct kern_query *q, int n, const struct kern
                             struct kern_sum *const *sums, struct kern_scratch *scratch)
 {
     struct running run[KERN_QUERIES] = { { 0 } };
-    int32_t last = q[0].last;
+    bool last_head = kv->kv_head + 1 == kv->n_kv_heads; /* then come the next chunk's */
 
-    for (int t = 1; t < n; t++)
-        last = q[t].last > last ? q[t].last : last;
-    attend_chunk(q, n, kv, run, start, last, scratch);
+    attend_chunk(q, n, kv, run, start, last_head ? 0 : kv->kv_head + 1, last_head ? start + KERN_CHUNK : start, scratch);
     for (int t = 0; t < n; t++)
         if (run[t].any)
             *sums[t] = (struct kern_sum){ run[t].m, run[t].l };
@@ -260,14 +268,15 @@ static void attention_chunk(const struct kern_query *q, int n, const struct kern
 static void attention_join(float *out, const float *o, const struct kern_sum *sums, int n, int head_dim)
 {
     struct running r = { .any = false };
+    int full = head_dim / 16 * 16;
 
     for (int i = 0; i < n; i++, o += head_dim) {
         join(&r, sums[i].m, sums[i].l);
-        for (int d = 0; d < head_dim; d++)
+        for (int d = 0; d < full; d += 16)
+            put_sum(out + d, &r, v_load(o + d));
+        for (int d = full; d < head_dim; d++)
             out[d] = r.any ? __builtin_fmaf(out[d], r.a, o[d] * r.b) : o[d];
         r.any = true;
     }
-    float inv = canon_recip(r.l);
-    for (int d = 0; d < head_dim; d++)
-        out[d] *= inv;
+    divide(out, r.l, head_dim);
 }

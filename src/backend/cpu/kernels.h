@@ -100,7 +100,8 @@ struct cpu_kernels {
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
     /* n_queries <= KERN_QUERIES queries of one sequence and kv head */
     void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, struct kern_scratch *s);
-    /* Of them the chunk at `start` alone: each that sees some of it gets *sums[i], and its o in q[i].out */
+    /* Of them the chunk at `start` alone: each that sees some of it gets *sums[i], and its o in q[i].out.
+     * It is expected that the same chunk of the next kv head follows. */
     void (*attention_chunk)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, int32_t start,
                             struct kern_sum *const *sums, struct kern_scratch *s);
     /* out [head_dim] of one query from its chunks in rising order: o [n, head_dim], sums [n] */
