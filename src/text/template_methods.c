@@ -259,6 +259,25 @@ static bool m_cycle(struct render *r, const struct val *v, const char *name, str
     return true;
 }
 
+/* Whether the arguments differ from those of the turn that asked before; true at first. */
+static bool m_changed(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
+{
+    struct tloop *loop = v->u.loop;
+    struct val now;
+    bool same = false;
+    if (!no_names(r, name, a, 0, SIZE_MAX) || !seq_new(r, SEQ_TUPLE, a->n, &now))
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!seq_push(r, now.u.seq, a->v[i]))
+            return false;
+    if (loop->has_changed && !val_equal(r, &loop->changed, &now, &same))
+        return false;
+    loop->changed = now;
+    loop->has_changed = true;
+    *out = val_bool(!same);
+    return true;
+}
+
 typedef bool method_fn(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out);
 struct method_row {
     const char *name;
@@ -284,7 +303,7 @@ static const struct method_row list_methods[] = {
     {"index", m_index}, {"count", m_count}, {"copy", m_copy}, {"append", NULL}, {"clear", NULL}, {"extend", NULL}, {"insert", NULL},
     {"pop", NULL}, {"remove", NULL}, {"reverse", NULL}, {"sort", NULL}, {0},
 };
-static const struct method_row loop_methods[] = {{"cycle", m_cycle}, {"changed", NULL}, {0}};
+static const struct method_row loop_methods[] = {{"cycle", m_cycle}, {"changed", m_changed}, {0}};
 
 static const struct method_row *find(const struct val *v, const char *name, size_t len)
 {

@@ -85,7 +85,7 @@ struct tloop {
     const struct tseq *seq;
     size_t i;
     int depth;
-    struct val changed;
+    struct val changed; /* what loop.changed() was last asked about, with has_changed */
     bool has_changed;
 };
 
