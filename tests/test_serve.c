@@ -174,6 +174,7 @@ static const struct {
     {C, "{\"prompt\":\"a\",\"max_tokens\":1.5}", 0, 400, "max_tokens", "whole"},
     {C, "{\"prompt\":\"a\",\"max_tokens\":-1}", 0, 400, "max_tokens", "-1"},
     {C, "{\"prompt\":\"a\",\"max_tokens\":true}", 0, 400, "max_tokens", "true or false"},
+    {C, "{\"prompt\":\"a\",\"seed\":9007199254740993}", 0, 400, "seed", "is 9007199254740992; it must be -9007199254740991 to 9007199254740991"},
     {C, "{\"prompt\":\"a\",\"n\":0}", 0, 400, "n", "1 to"},
     {C, "{\"prompt\":\"a\",\"stream\":\"true\"}", 0, 400, "stream", "true or false"},
     {C, "{\"prompt\":\"a\",\"stream_options\":1}", 0, 400, "stream_options", "object"},
@@ -248,6 +249,80 @@ START_TEST(too_large)
     ck_assert_int_eq(a.status, 413);
     ck_assert(http_header(&a.conn, "Connection", value, sizeof value));
     ck_assert_str_eq(value, "close");
+    answer_fini(&a);
+}
+END_TEST
+
+static size_t put_chunk(char *to, const char *data, size_t n)
+{
+    int k = snprintf(to, 16, "%zx\r\n", n);
+    memcpy(to + k, data, n);
+    memcpy(to + (size_t)k + n, "\r\n", 2);
+    return (size_t)k + n + 2;
+}
+
+/* No length is given: it is refused when it has grown too large; the server takes the rest, and drops it. */
+START_TEST(too_large_in_chunks)
+{
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    size_t piece = (size_t)1 << 20, n = 0;
+    char *data = malloc(piece), *all = malloc(18 * piece);
+    ck_assert(data && all);
+    memset(data, ' ', piece);
+    memcpy(all, head, sizeof head - 1);
+    n += sizeof head - 1;
+    for (int i = 0; i < 17; i++)
+        n += put_chunk(all + n, data, piece);
+    n += put_chunk(all + n, data, 0);
+    struct answer a = ask_raw(&server, all, n);
+    ck_assert_int_eq(a.status, 413);
+    ck_assert_msg(strstr(str_at(a.json, "error.message"), "16777216 bytes"), "%s", buf_str(&a.body));
+    answer_fini(&a);
+    free(data);
+    free(all);
+}
+END_TEST
+
+START_TEST(long_headers)
+{
+    size_t n = (size_t)80 << 10;
+    char *header = malloc(n);
+    ck_assert_ptr_nonnull(header);
+    memset(header, 'a', n);
+    memcpy(header, "X-Long: ", 8);
+    memcpy(header + n - 3, "\r\n", 3);
+    struct http_conn conn;
+    struct err err = {0};
+    ask_open(&server, &conn);
+    if (http_request(&conn, &server.url, "GET", "/health", header, NULL, 0, &err) == 0 && http_head(&conn, &err) == 0)
+        ck_assert_int_eq(conn.status, 431); /* else it was closed on what still came */
+    http_close(&conn);
+    free(header);
+    ck_assert(health(&server, "slots") == 4);
+}
+END_TEST
+
+/* What a client sent does not come back in an error, except the names of fields. */
+static const char *const wrong[] = {
+    "{\"prompt\":\"xyzzy\",\"temperature\":\"xyzzy\"}",
+    "{\"prompt\":\"xyzzy\",\"model\":[\"xyzzy\"]}",
+    "{\"prompt\":\"xyzzy\",\"stop\":[\"xyzzy\",3]}",
+    "{\"prompt\":\"xyzzy\",\"logit_bias\":{\"xyzzy\":1}}",
+    "{\"prompt\":[\"xyzzy\",{\"xyzzy\":1}]}",
+    "{\"prompt\":\"xyzzy\",\"max_tokens\":-1}",
+    "{\"prompt\":\"xyzzy",
+    "{\"messages\":[{\"role\":\"xyzzy\",\"content\":\"xyzzy\"}]}",
+    "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"xyzzy\"}]}]}",
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"xyzzy\"}],\"response_format\":{\"type\":\"xyzzy\"}}",
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"xyzzy\"}],\"tool_choice\":\"xyzzy\"}",
+};
+
+START_TEST(errors_tell_no_text)
+{
+    const char *body = wrong[_i];
+    struct answer a = ask(&server, "POST", strstr(body, "messages") ? "/v1/chat/completions" : C, body);
+    ck_assert_int_eq(a.status, 400);
+    ck_assert_msg(!strstr(buf_str(&a.body), "xyzzy"), "%s", buf_str(&a.body));
     answer_fini(&a);
 }
 END_TEST
@@ -424,6 +499,25 @@ START_TEST(overload)
 }
 END_TEST
 
+/* Nor is anybody told where files lie. */
+START_TEST(errors_tell_no_path)
+{
+    const char *args[] = {"--chat-template", test_tmp("xyzzy.jinja"), NULL};
+    struct child c;
+    FILE *f = fopen(args[1], "w");
+    ck_assert_ptr_nonnull(f);
+    fputs("{% for m in messages %}{{ m.content | no_such_filter }}{% endfor %}", f);
+    ck_assert_int_eq(fclose(f), 0);
+    child_start(&c, args);
+    struct answer a = ask(&c, "POST", "/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}");
+    ck_assert_int_eq(a.status, 400);
+    ck_assert_msg(strstr(str_at(a.json, "error.message"), "template"), "%s", buf_str(&a.body));
+    ck_assert_msg(!strstr(buf_str(&a.body), "xyzzy") && !strchr(buf_str(&a.body), '/'), "%s", buf_str(&a.body));
+    answer_fini(&a);
+    child_stop(&c);
+}
+END_TEST
+
 /* Half a head, half a body, and nothing at all: the server closes, and answers others meanwhile. */
 START_TEST(slow_clients)
 {
@@ -552,11 +646,15 @@ int main(void)
     tcase_add_loop_test(one, refused, 0, sizeof bad / sizeof *bad);
     tcase_add_test(one, deep_and_long);
     tcase_add_test(one, too_large);
+    tcase_add_test(one, too_large_in_chunks);
+    tcase_add_test(one, long_headers);
+    tcase_add_loop_test(one, errors_tell_no_text, 0, sizeof wrong / sizeof *wrong);
     tcase_add_test(one, methods);
     tcase_add_loop_test(one, client_leaves, 0, 2);
     tcase_add_test(one, together_as_alone);
     tcase_add_test(own, keys);
     tcase_add_test(own, overload);
+    tcase_add_test(own, errors_tell_no_path);
     tcase_add_test(own, slow_clients);
     tcase_add_test(own, drains);
     tcase_add_test(own, second_signal);

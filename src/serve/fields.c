@@ -23,7 +23,8 @@ static bool read_one(const struct field *f, const cJSON *item, void *at, struct 
     if (!isfinite(v) || (f->type == FIELD_INT && v - floor(v) > 0))
         return api_fail(e, 400, f->name, "'%s' must be %s, not %g.", f->name, what, v);
     if (v < f->min || v > f->max)
-        return api_fail(e, 400, f->name, "'%s' is %.15g; it must be %.15g to %.15g.", f->name, v, f->min, f->max);
+        return api_fail(e, 400, f->name, f->type == FIELD_INT ? "'%s' is %.0f; it must be %.0f to %.0f." : "'%s' is %.15g; it must be %.15g to %.15g.",
+                        f->name, v, f->min, f->max);
     if (f->type == FIELD_INT)
         *(int64_t *)at = (int64_t)v;
     else

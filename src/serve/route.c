@@ -35,8 +35,7 @@ static const struct route *find(struct exchange *x, const char *path)
     return NULL;
 }
 
-/* As long for every key of a length: how much of it is right cannot be told from the time. */
-static bool same_key(const char *given, const char *key)
+bool route_same_key(const char *given, const char *key)
 {
     size_t n = strlen(given), m = strlen(key);
     volatile unsigned char differ = n != m;
@@ -51,7 +50,7 @@ static bool has_key(const struct exchange *x)
     if (!x->s->api_key || (x->route && x->route->is_open) || strcmp(x->method, "OPTIONS") == 0)
         return true;
     const char *h = MHD_lookup_connection_value(x->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    return h && strncasecmp(h, scheme, sizeof scheme - 1) == 0 && same_key(h + sizeof scheme - 1, x->s->api_key);
+    return h && strncasecmp(h, scheme, sizeof scheme - 1) == 0 && route_same_key(h + sizeof scheme - 1, x->s->api_key);
 }
 
 static bool has_method(const struct exchange *x)

@@ -136,6 +136,8 @@ struct route {
 void route_begin(struct exchange *x, const char *path);
 /* All has come: a reply, or something to be generated. */
 void route_handle(struct exchange *x);
+/* As long for every key of a length: how much of it is right cannot be told from the time. */
+bool route_same_key(const char *given, const char *key);
 
 /* ---- reply.c ---- */
 struct api_error {
