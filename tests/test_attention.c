@@ -145,7 +145,7 @@ START_TEST(rows_and_threads)
 }
 END_TEST
 
-static const char *const isas[] = {"avx512vnni", "avx512", "avx2", "c"};
+static const char *const isas[] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "c"};
 
 /* Each half, and what lies between it and the next one: the middle, and a bit to each side of all three. */
 START_TEST(narrows_to_even)

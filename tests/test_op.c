@@ -40,7 +40,7 @@ START_TEST(cpu_against_ref)
 }
 END_TEST
 
-static const char *const isas[] = {"avx512vnni", "avx512", "avx2", "c"};
+static const char *const isas[] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "c"};
 
 START_TEST(isa_equals_c)
 {

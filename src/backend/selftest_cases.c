@@ -20,12 +20,13 @@ static const double bounds[OP_COUNT] = {
 /* Under --math fast, for products with weights of these types; everything else as above.  int8 in blocks of 32
  * rounds a value by at most 1/254 of its block's largest: 1.6e-5 of the mean square where values are uniform,
  * 3e-5 where they are normal, and several times that where the few outputs of a small case happen to cancel; half
- * rounds by 2^-12, and adds two terms.  gate_up multiplies two such products. */
+ * rounds by 2^-12, and adds two terms; bf16 rounds by 2^-9, 1.3e-6 of the mean square.  gate_up multiplies two such products. */
 static const struct {
     enum dtype dtype;
     double linear, gate_up;
 } fast_bounds[] = {
     {DTYPE_F16, 1e-6, 3e-6},
+    {DTYPE_BF16, 2e-5, 6e-5},
     {DTYPE_Q8_0, 3e-4, 9e-4},
     {DTYPE_Q4_0, 3e-4, 9e-4},
     {DTYPE_Q4_1, 3e-4, 9e-4},

@@ -51,7 +51,7 @@ struct bench {
     struct limits_found limits; /* the largest of all */
     unsigned kinds;            /* bits 1 << PEAK_...: in what matrices may have been multiplied so far */
     bool fast;                 /* some device computes in --math fast */
-    bool cpu_rounds;           /* the CPU multiplies some of this model's weights in int8 */
+    unsigned cpu_kinds;        /* those that the CPU multiplies some of this model's weights in, beside f32 */
     bool own_memory;           /* a device computes in memory of its own, which has other limits */
     double start_ms, compile_ms; /* loading, and how much of it went into compiling kernels */
     double sampling_ms[BENCH_SAMPLINGS]; /* one token's, on the host: bench_sampling_name; NaN = it failed */
@@ -81,8 +81,8 @@ void bench_ops_add(struct bench_op sum[OP_COUNT], const struct bench_op after[OP
                    const struct bench_op before[OP_COUNT]);
 /* The arithmetic that products of matrices ran in so far, by what the operations say ran them: PEAK_F32 and others. */
 unsigned bench_kinds(const struct bench *b);
-/* Does the CPU under --math fast round rows for some weights of this model? */
-bool bench_cpu_rounds(const struct weights *w);
+/* What the CPU, with this instruction set (NULL = the best), rounds rows to for weights of this model under --math fast: bits. */
+unsigned bench_cpu_kinds(const struct weights *w, const char *isa);
 double bench_peak(const struct limits_found *l); /* of the fastest arithmetic in use */
 const char *bench_peak_name(const struct limits_found *l);
 /* A share of the nearer limit; *reading tells which one that is. */

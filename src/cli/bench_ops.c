@@ -74,7 +74,7 @@ static unsigned kinds_of(const struct bench *b, enum op_id op, const char *devic
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if (strstr(device, marks[i].in_device))
             kinds |= 1u << marks[i].kind;
-    return b->cpu_rounds && begins_list(device, "cpu") ? kinds | 1u << PEAK_INT8 : kinds;
+    return begins_list(device, "cpu") ? kinds | b->cpu_kinds : kinds;
 }
 
 unsigned bench_kinds(const struct bench *b)
@@ -86,12 +86,18 @@ unsigned bench_kinds(const struct bench *b)
     return kinds;
 }
 
-bool bench_cpu_rounds(const struct weights *w)
+unsigned bench_cpu_kinds(const struct weights *w, const char *isa)
 {
-    for (size_t i = 0; i < weights_count(w); i++)
-        if (kern_fast_kind(weights_at(w, i)->dtype) != FAST_NONE)
-            return true;
-    return false;
+    const struct cpu_kernels *k = kernels_find(isa);
+    unsigned kinds = 0;
+    for (size_t i = 0; i < weights_count(w); i++) {
+        const struct weight *x = weights_at(w, i);
+        if (kern_fast_kind(x->dtype) != FAST_NONE)
+            kinds |= 1u << PEAK_INT8;
+        if (x->dtype == DTYPE_BF16 && x->n_dims > 1 && k && k->linear_bf16)
+            kinds |= 1u << PEAK_BF16;
+    }
+    return kinds;
 }
 
 /* ---- limits ---- */

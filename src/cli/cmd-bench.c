@@ -181,7 +181,7 @@ static void describe(struct bench *b, const struct common *c)
         b->fast |= c->math == MATH_CHOICE_AUTO && !c->deterministic && strcmp(op_device(l->backends[i]), "cpu") == 0;
         b->own_memory |= !caps.host_memory && !caps.shares_host;
     }
-    b->cpu_rounds = b->fast && bench_cpu_rounds(l->weights);
+    b->cpu_kinds = b->fast ? bench_cpu_kinds(l->weights, c->cpu_isa) : 0;
     b->start_ms = 1e3 * l->load_s;
     b->compile_ms = 1e3 * load_compile_s(l);
 }

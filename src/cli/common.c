@@ -53,8 +53,8 @@ const struct opt common_device_opts[] = {
     {"require-device", 0, OPT_FLAG, F(require_device), 0, NULL, NULL, NULL,
      "an error instead of any fallback"},
     {"math", 0, OPT_CHOICE, F(math), 0, NULL, "auto|exact|fast", "auto",
-     "exact: f32 activations everywhere; fast rounds them to int8 in products with quantised weights (CPU), or to int8 "
-     "or half where an OpenCL device has the arithmetic for it; auto: fast on the CPU, unless --deterministic, exact elsewhere"},
+     "exact: f32 activations everywhere; fast rounds them to int8 in products with quantised weights (CPU; to bf16 with BF16 "
+     "ones where it multiplies those), or to int8 or half where an OpenCL device has the arithmetic for it; auto: fast on the CPU, unless --deterministic, exact elsewhere"},
     {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
      "own kernels only, one order of sums for every number of rows"},
     {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,

@@ -75,6 +75,7 @@ static void cpu_close(struct backend *be)
     free(cpu->shares);
     for (int kind = 0; kind < FAST_KINDS; kind++)
         free(cpu->xq[kind]);
+    free(cpu->xb);
     free(cpu->order);
     free(cpu->parts);
     free(cpu->pairs_out);

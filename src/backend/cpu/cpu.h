@@ -32,6 +32,8 @@ struct cpu {
     struct cpu_share *shares;      /* [n_threads] */
     struct kern_xblock *xq[FAST_KINDS]; /* rows of x rounded under `fast`; grown at need, kept */
     size_t n_xq[FAST_KINDS];
+    uint16_t *xb; /* the same as bf16 */
+    size_t n_xb;
     /* of linear_experts; grown at need, kept */
     int32_t *order; /* [n_experts + 1 + 2 n_pairs] pairs sorted by expert */
     size_t n_order;

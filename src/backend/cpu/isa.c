@@ -31,6 +31,11 @@ static bool has_avx512vnni(void)
 {
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+
+static bool has_avx512bf16(void)
+{
+    return has_avx512vnni() && __builtin_cpu_supports("avx512bf16");
+}
 #else
 static bool has_avx2(void)
 {
@@ -46,6 +51,11 @@ static bool has_avx512vnni(void)
 {
     return false;
 }
+
+static bool has_avx512bf16(void)
+{
+    return false;
+}
 #endif
 
 static const struct {
@@ -53,6 +63,7 @@ static const struct {
     bool (*has)(void);
 } isas[] = {
     /* best first */
+    {&cpu_kernels_avx512bf16, has_avx512bf16},
     {&cpu_kernels_avx512vnni, has_avx512vnni},
     {&cpu_kernels_avx512, has_avx512},
     {&cpu_kernels_avx2, has_avx2},

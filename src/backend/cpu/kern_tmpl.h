@@ -276,8 +276,16 @@ static void mix(float *out, const float *w, const float *y, int n_used, int64_t 
             out[i] = __builtin_fmaf(w[j], y[j * n + i], out[i]);
 }
 
+#ifdef KERN_BF16
+#include KERN_BF16
+#endif
+
 const struct cpu_kernels KERN_TABLE = {
     .isa = KERN_ISA,
+#ifdef KERN_BF16
+    .narrow_bf16 = narrow_bf16,
+    .linear_bf16 = linear_bf16,
+#endif
     .linear = linear,
     .linear_fast = linear_fast,
     .quantize = quantize,

@@ -59,7 +59,8 @@ struct kern_linear {
     enum dtype dtype;
     int64_t k, n_rows;
     const float *x;          /* [.., k] */
-    const struct kern_xblock *xq; /* [.., k / 32] the same rounded; NULL = exact */
+    const struct kern_xblock *xq; /* [.., k / 32] the same rounded; NULL = exact, or ... */
+    const uint16_t *xb;      /* ... [.., k] rounded to bf16; NULL = not */
     float *out;              /* [.., out_cols] */
     int64_t out_cols;
     const int32_t *x_rows;   /* [n_rows], NULL = 0, 1, 2 ... */
@@ -95,6 +96,9 @@ struct cpu_kernels {
     void (*linear)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
     /* the same from a->xq, rounded as kern_fast_kind says */
     void (*linear_fast)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
+    /* BF16 weights: x rounded to bf16, and the same from a->xb; NULL where dot products of bf16 are no instruction */
+    void (*narrow_bf16)(uint16_t *out, const float *x, int64_t n);
+    void (*linear_bf16)(const struct kern_linear *a, int64_t o0, int64_t o1);
     void (*quantize)(struct kern_xblock *out, const float *x, int64_t n, enum kern_fast kind); /* n mod 32 = 0 */
     /* n values of a row of w from element k0 (where a block begins) */
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
@@ -121,7 +125,7 @@ struct cpu_kernels {
     void (*mix)(float *out, const float *w, const float *y, int n_used, int64_t n);
 };
 
-extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vnni;
+extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vnni, cpu_kernels_avx512bf16;
 
 /* Q6_K has a scale for each 16 anyway; Q4_1 and Q5_1 need it for what trained models were measured to lose. */
 static inline enum kern_fast kern_fast_kind(enum dtype t)
@@ -133,7 +137,7 @@ static inline enum kern_fast kern_fast_kind(enum dtype t)
     }
 }
 
-/* The table for a name ("c", "avx2", "avx512", "avx512vnni"), or the best for NULL; NULL = not built or not
+/* The table for a name ("c", "avx2", "avx512", "avx512vnni", "avx512bf16"), or the best for NULL; NULL = not built or not
  * supported by this processor. */
 const struct cpu_kernels *kernels_find(const char *isa);
 

@@ -58,7 +58,30 @@ static void round_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
     cpu->k->quantize(j->out + lo * (k / 32), host_f32(j->x) + lo * k, (hi - lo) * k, j->kind);
 }
 
-/* `fast`: the rows of x as int8, once for all parts of a kind.  Where memory is refused (latched) they stay exact. */
+static void narrow_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    const struct tensor *x = arg;
+
+    (void)s;
+    cpu->k->narrow_bf16(cpu->xb + lo * x->cols, host_f32(x) + lo * x->cols, (hi - lo) * x->cols);
+}
+
+/* The rows of x as bf16 for parts with such weights. */
+static void narrow_x(struct cpu *cpu, const struct tensor *x, struct kern_linear *parts, int n_parts)
+{
+    bool wanted = false;
+
+    for (int i = 0; i < n_parts; i++)
+        wanted = wanted || parts[i].dtype == DTYPE_BF16;
+    if (!wanted || cpu->k->linear_bf16 == NULL || !GROW(cpu, cpu->xb, cpu->n_xb, (size_t)(x->rows * x->cols)))
+        return;
+    cpu_for(cpu, x->rows, cpu_grain(x->cols), narrow_rows, x);
+    for (int i = 0; i < n_parts; i++)
+        if (parts[i].dtype == DTYPE_BF16)
+            parts[i].xb = cpu->xb;
+}
+
+/* `fast`: the rows of x as int8 (or bf16), once for all parts of a kind.  Where memory is refused (latched) they stay exact. */
 static void round_x(struct cpu *cpu, const struct tensor *x, struct kern_linear *parts, int n_parts)
 {
     size_t n = (size_t)x->rows * (size_t)(x->cols / 32);
@@ -66,6 +89,7 @@ static void round_x(struct cpu *cpu, const struct tensor *x, struct kern_linear 
 
     if (cpu->math != MATH_FAST)
         return;
+    narrow_x(cpu, x, parts, n_parts);
     for (int i = 0; i < n_parts; i++)
         wanted[kern_fast_kind(parts[i].dtype)] = true;
     for (int kind = FAST_32; kind < FAST_KINDS; kind++) {
@@ -82,7 +106,10 @@ static void round_x(struct cpu *cpu, const struct tensor *x, struct kern_linear 
 /* Outputs lo .. hi of all rows of a part. */
 static void run_part(const struct cpu *cpu, const struct kern_linear *p, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
-    (p->xq != NULL ? cpu->k->linear_fast : cpu->k->linear)(p, lo, hi, s);
+    if (p->xb != NULL)
+        cpu->k->linear_bf16(p, lo, hi);
+    else
+        (p->xq != NULL ? cpu->k->linear_fast : cpu->k->linear)(p, lo, hi, s);
 }
 
 /* A part's columns, rounded up so that panels do not straddle two parts. */
