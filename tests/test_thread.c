@@ -2,6 +2,7 @@
  * of one and of more threads than cores work, the mutex excludes.
  *
  * Made to be run under the thread sanitizer, too: what is shared is only what the pool orders. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,51 @@ START_TEST(rounds)
     for (int t = 0; t < sizes[_i]; t++)
         ck_assert_int_eq(r.sum[t], (long)n_rounds * sizes[_i]);
     pool_free(p);
+}
+END_TEST
+
+struct store {
+    atomic_int left, taken, late;
+    atomic_bool over;
+};
+
+static void take_all(void *arg, int t, int n)
+{
+    struct store *s = arg;
+    (void)t, (void)n;
+    if (atomic_load(&s->over))
+        atomic_fetch_add(&s->late, 1);
+    while (atomic_fetch_sub(&s->left, 1) > 0)
+        atomic_fetch_add(&s->taken, 1);
+}
+
+/* All is taken, by whoever came; nobody comes when it is over; and those left out are there for the next round. */
+START_TEST(shares)
+{
+    struct pool *p;
+    struct err e;
+    struct store s;
+    struct round r = {.n_threads = sizes[_i]};
+    int n_rounds = sizes[_i] > 4 ? 300 : 3000;
+    atomic_init(&s.late, 0);
+    atomic_init(&s.over, true);
+    ck_assert_int_eq(pool_new(&p, sizes[_i], &e), 0);
+    for (int round = 1; round <= n_rounds; round++) {
+        int n = round % 50;
+        atomic_store(&s.left, n);
+        atomic_store(&s.taken, 0);
+        atomic_store(&s.over, false);
+        pool_share(p, take_all, &s);
+        atomic_store(&s.over, true);
+        ck_assert_int_eq(atomic_load(&s.taken), n);
+        if (round % 7 != 0)
+            continue;
+        pool_run(p, count_call, &r);
+        for (int t = 0; t < sizes[_i]; t++)
+            ck_assert_int_eq(r.calls[t], round / 7);
+    }
+    pool_free(p);
+    ck_assert_int_eq(atomic_load(&s.late), 0);
 }
 END_TEST
 
@@ -136,6 +182,7 @@ int main(void)
     Suite *s = suite_create("thread");
     TCase *c = tcase_create("pool");
     tcase_add_loop_test(c, rounds, 0, COUNT(sizes));
+    tcase_add_loop_test(c, shares, 0, COUNT(sizes));
     tcase_add_loop_test(c, sizes_refused, 0, COUNT(bad_sizes));
     tcase_add_test(c, come_and_go);
     tcase_add_test(c, exclusion);

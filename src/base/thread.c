@@ -3,7 +3,8 @@
  *
  * A run is published by raising `round` under the lock; workers look at it
  * for a short time without sleeping (a decode step is many short runs), then
- * wait on a condition.  The machine may be shared, so the look is bounded. */
+ * wait on a condition.  The machine may be shared, so the look is bounded, and
+ * who shares out its work need not wait for a worker that has not come. */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@ struct worker {
     struct pool *pool;
     int index;
     pthread_t thread;
+    atomic_uint taken; /* the last round that it took part in, or that went on without it */
 };
 
 struct pool {
@@ -36,10 +38,10 @@ struct pool {
     pthread_mutex_t lock;
     pthread_cond_t start, done;
     atomic_uint round;       /* raised once per run, under lock */
-    atomic_int n_busy;       /* workers that have not finished this round */
+    atomic_int n_busy;       /* workers that this round waits for */
     pool_fn *fn;             /* written before round is raised */
     void *arg;
-    bool stop;               /* likewise */
+    atomic_bool stop;        /* likewise */
 };
 
 /* What a spin looks at: still the same round, or still somebody busy. */
@@ -76,14 +78,24 @@ static void await(struct pool *p, bool for_round, unsigned seen)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* One of two gets a worker's part in a round: the worker, or the caller, who then goes on without it. */
+static bool take(struct worker *w, unsigned round)
+{
+    unsigned before = round - 1;
+    return atomic_compare_exchange_strong_explicit(&w->taken, &before, round, memory_order_acq_rel, memory_order_relaxed);
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct pool *p = w->pool;
-    for (unsigned seen = 0;; seen++) {
+    for (unsigned seen = 0;;) {
         await(p, true, seen);
-        if (p->stop)
+        seen = atomic_load_explicit(&p->round, memory_order_acquire);
+        if (atomic_load_explicit(&p->stop, memory_order_relaxed))
             return NULL;
+        if (!take(w, seen))
+            continue;
         p->fn(p->arg, w->index, p->n_threads);
         if (atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_acq_rel) == 1) {
             pthread_mutex_lock(&p->lock);
@@ -129,7 +141,9 @@ static int start_workers(struct pool *p)
 {
     int rc = 0;
     for (int i = 0; i < p->n_threads - 1 && rc == 0; i++) {
-        p->workers[i] = (struct worker){.pool = p, .index = i + 1};
+        p->workers[i].pool = p;
+        p->workers[i].index = i + 1;
+        atomic_init(&p->workers[i].taken, 0);
         rc = start_quiet(&p->workers[i].thread, worker_main, &p->workers[i]);
         if (rc == 0)
             p->n_started++;
@@ -172,7 +186,7 @@ void pool_free(struct pool *p)
 {
     if (!p)
         return;
-    p->stop = true;
+    atomic_store_explicit(&p->stop, true, memory_order_relaxed);
     publish(p);
     for (int i = 0; i < p->n_started; i++)
         pthread_join(p->workers[i].thread, NULL);
@@ -188,7 +202,7 @@ int pool_size(const struct pool *p)
     return p->n_threads;
 }
 
-void pool_run(struct pool *p, pool_fn *fn, void *arg)
+static void run(struct pool *p, pool_fn *fn, void *arg, bool all)
 {
     if (p->n_threads == 1) {
         fn(arg, 0, 1);
@@ -199,7 +213,21 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg)
     atomic_store_explicit(&p->n_busy, p->n_threads - 1, memory_order_relaxed);
     publish(p);
     fn(arg, 0, p->n_threads);
+    unsigned round = atomic_load_explicit(&p->round, memory_order_relaxed);
+    for (int i = 0; !all && i < p->n_threads - 1; i++)
+        if (take(&p->workers[i], round))
+            atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_relaxed);
     await(p, false, 0);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *arg)
+{
+    run(p, fn, arg, true);
+}
+
+void pool_share(struct pool *p, pool_fn *fn, void *arg)
+{
+    run(p, fn, arg, false);
 }
 
 struct thread {

@@ -22,6 +22,9 @@ int pool_size(const struct pool *p);
 /* Calls fn(arg, t, n) for t = 0..n-1, one per thread, and returns when all are done.
  * Not reentrant; one caller at a time. */
 void pool_run(struct pool *p, pool_fn *fn, void *arg);
+/* The same for calls that take from a common store until it is empty: threads that come only after the caller's own call
+ * (t = 0) returned are left out, as where something else has their core. */
+void pool_share(struct pool *p, pool_fn *fn, void *arg);
 
 /* One thread that runs fn(arg) and takes no signals; thread_join waits for its end and frees it. */
 struct thread;

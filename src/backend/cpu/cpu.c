@@ -54,7 +54,7 @@ void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void
     }
     for (int t = 0; t < cpu->n_threads; t++)
         atomic_store_explicit(&cpu->shares[t].next, share_start(&job, t), memory_order_relaxed);
-    pool_run(cpu->pool, take_parts, &job);
+    pool_share(cpu->pool, take_parts, &job);
 }
 
 int64_t cpu_grain(int64_t cost)
