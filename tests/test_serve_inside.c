@@ -309,12 +309,13 @@ END_TEST
 START_TEST(takes_nothing)
 {
     static const char body[] =
-        "{\"prompt\":\"a\",\"max_tokens\":900,\"ignore_eos\":true,\"n\":16,\"logprobs\":20,\"stream\":true}";
+        "{\"prompt\":\"a\",\"max_tokens\":900,\"ignore_eos\":true,\"logprobs\":5,\"stream\":true}";
     struct http_conn conn;
     struct err err = {0};
     int little = 4096;
-    open_all(4);
-    server->unread_max = (size_t)1 << 16; /* and what sockets hold, which is some MiB */
+    open_all(1);
+    setsockopt(server->listen_fd, SOL_SOCKET, SO_SNDBUF, &little, sizeof little); /* those that are accepted inherit it */
+    server->unread_max = (size_t)1 << 14;
     ask_open(&at, &conn);
     setsockopt(conn.fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
     ck_assert_int_eq(http_request(&conn, &at.url, "POST", C, "", body, strlen(body), &err), 0);
