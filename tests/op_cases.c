@@ -8,6 +8,8 @@
 
 #include "backend/selftest.h"
 
+const char *const op_isas[OP_N_ISAS] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "neondot", "neon", "c"};
+
 struct listener {
     op_cases_report *report;
     void *user;

@@ -29,4 +29,8 @@ void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed);
 /* n values in -range .. range. */
 void op_cases_random(float *x, size_t n, double range, uint64_t seed);
 
+/* The instruction sets of the `cpu` backend, the better ones first, the last in plain C; none but that is on every machine. */
+enum { OP_N_ISAS = 7 };
+extern const char *const op_isas[OP_N_ISAS];
+
 #endif

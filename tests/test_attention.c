@@ -145,12 +145,10 @@ START_TEST(rows_and_threads)
 }
 END_TEST
 
-static const char *const isas[] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "c"};
-
 /* Each half, and what lies between it and the next one: the middle, and a bit to each side of all three. */
 START_TEST(narrows_to_even)
 {
-    const struct cpu_kernels *k = kernels_find(isas[_i]);
+    const struct cpu_kernels *k = kernels_find(op_isas[_i]);
     static const uint32_t behind[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
     enum { N = 6 * 8 + 5 }; /* whole sixteens and a rest */
 
@@ -184,7 +182,7 @@ int main(void)
 
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, rows_and_threads, 0, N_SCENES);
-    tcase_add_loop_test(t, narrows_to_even, 0, sizeof isas / sizeof *isas);
+    tcase_add_loop_test(t, narrows_to_even, 0, OP_N_ISAS);
     suite_add_tcase(s, t);
     return test_main(s);
 }

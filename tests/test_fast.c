@@ -16,9 +16,6 @@ static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_
                                    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_BF16, DTYPE_Q3_K};
 enum { N_TYPES = sizeof types / sizeof *types, N_ROUNDED = 8 };
 
-static const char *const isas[] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "c"};
-enum { N_ISAS = sizeof isas / sizeof *isas };
-
 static struct backend *open_math(const char *selector, const char *isa, int n_threads, enum backend_math math)
 {
     struct backend_params params = {.n_threads = n_threads, .cpu_isa = isa, .math = math};
@@ -63,11 +60,11 @@ static void tally_rounded(void *user, const char *op, const char *variant, doubl
 
 START_TEST(isa_equals_c)
 {
-    struct backend *c = open_math("cpu", "c", 1, MATH_FAST), *be = open_isa(isas[_i]);
+    struct backend *c = open_math("cpu", "c", 1, MATH_FAST), *be = open_isa(op_isas[_i]);
     struct op_tally t = {0};
 
     if (be != NULL) {
-        op_cases_run(c, be, true, strcmp(isas[_i], "avx512bf16") == 0 ? tally_rounded : op_tally_add, &t);
+        op_cases_run(c, be, true, strcmp(op_isas[_i], "avx512bf16") == 0 ? tally_rounded : op_tally_add, &t);
         ck_assert_int_eq(t.bad, 0);
         ck_assert_int_gt(t.ok, 600);
         registry_close(be);
@@ -149,12 +146,12 @@ START_TEST(nan_travels)
     enum { K = 64, O = 3 };
     static const enum dtype rounded[] = {DTYPE_Q8_0, DTYPE_BF16};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
-    struct backend *be = open_isa(isas[_i % N_ISAS]);
+    struct backend *be = open_isa(op_isas[_i % OP_N_ISAS]);
     float got[2 * O];
 
     if (be == NULL)
         return;
-    struct tensor w = random_weight(be, rounded[_i / N_ISAS], O, K), x = random_rows(be, 2, K, 1), out = random_rows(be, 2, O, 3);
+    struct tensor w = random_weight(be, rounded[_i / OP_N_ISAS], O, K), x = random_rows(be, 2, K, 1), out = random_rows(be, 2, O, 3);
     struct tensor one = tensor_reshape(&x, 2 * (int64_t)K, 1);
     one = tensor_rows(&one, K - 1, 1);
     for (int b = 0; b < 3; b++) {
@@ -180,10 +177,10 @@ int main(void)
     TCase *t = tcase_create("fast");
     tcase_set_timeout(t, 300);
     tcase_add_test(t, against_ref);
-    tcase_add_loop_test(t, isa_equals_c, 0, N_ISAS - 1);
+    tcase_add_loop_test(t, isa_equals_c, 0, OP_N_ISAS - 1);
     tcase_add_test(t, threads_equal);
     tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
-    tcase_add_loop_test(t, nan_travels, 0, 2 * N_ISAS);
+    tcase_add_loop_test(t, nan_travels, 0, 2 * OP_N_ISAS);
     suite_add_tcase(s, t);
     return test_main(s);
 }

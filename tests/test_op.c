@@ -40,11 +40,9 @@ START_TEST(cpu_against_ref)
 }
 END_TEST
 
-static const char *const isas[] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "c"};
-
 START_TEST(isa_equals_c)
 {
-    struct backend_params params = {.n_threads = 1, .cpu_isa = isas[_i]};
+    struct backend_params params = {.n_threads = 1, .cpu_isa = op_isas[_i]};
     struct backend *c = open_one("cpu", "c", 1), *be[REGISTRY_MAX_INSTANCES];
     struct op_tally t = {0};
     int n;
@@ -361,7 +359,7 @@ END_TEST
 /* Every half, through import and linear with the unit vector: exact on each instruction set. */
 START_TEST(halves_are_exact)
 {
-    struct backend_params params = {.n_threads = 1, .cpu_isa = isas[_i]};
+    struct backend_params params = {.n_threads = 1, .cpu_isa = op_isas[_i]};
     struct backend *be[REGISTRY_MAX_INSTANCES];
     int n;
 
@@ -695,9 +693,10 @@ END_TEST
 
 START_TEST(isa_by_name)
 {
-    static const char *const wrong[] = {"avx3", "", "AVX2", "neon"};
+    static const char *const wrong[] = {"avx3", "", "AVX2", "NEON"};
     struct backend *be[REGISTRY_MAX_INSTANCES];
     struct err err = {0};
+    char listed[64];
     int n;
 
     for (int i = 0; i < 4; i++) {
@@ -706,6 +705,23 @@ START_TEST(isa_by_name)
         ck_assert_ptr_nonnull(strstr(err.msg, wrong[i]));
         ck_assert_ptr_nonnull(strstr(err.msg, "usable here: "));
     }
+    /* those that are here are listed, best first, and can be forced; the others are refused with the list */
+    const char *at = registry_cpu_isa(listed, sizeof listed);
+    for (int i = 0; i < OP_N_ISAS; i++) {
+        struct backend_params params = {.cpu_isa = op_isas[i]};
+        size_t len = strlen(op_isas[i]);
+        if (strncmp(at, op_isas[i], len) == 0 && (at[len] == ',' || at[len] == '\0')) {
+            struct backend *be_isa = open_one("cpu", op_isas[i], 1);
+            ck_assert_ptr_nonnull(strstr(be_isa->detail, op_isas[i]));
+            registry_close(be_isa);
+            at += len + (at[len] == ',' ? 2 : 0);
+        } else {
+            ck_assert_int_eq(registry_open("cpu", &params, be, &n, NULL, 0, &err), ERR_ARG);
+            ck_assert_ptr_nonnull(strstr(err.msg, op_isas[i]));
+            ck_assert_ptr_nonnull(strstr(err.msg, listed));
+        }
+    }
+    ck_assert_str_eq(at, ""); /* no other is listed */
     struct backend_params bad = {.n_threads = -1};
     ck_assert_int_eq(registry_open("cpu", &bad, be, &n, NULL, 0, &err), ERR_ARG);
     registry_close(open_one("cpu", "c", 1));
@@ -718,7 +734,7 @@ int main(void)
     TCase *t = tcase_create("op");
 
     tcase_add_test(t, cpu_against_ref);
-    tcase_add_loop_test(t, isa_equals_c, 0, 3);
+    tcase_add_loop_test(t, isa_equals_c, 0, OP_N_ISAS - 1);
     tcase_add_loop_test(t, threads_equal, 2, 4);
     tcase_add_test(t, list_catches);
     tcase_add_loop_test(t, rows_alone, 0, (int)(sizeof linear_types / sizeof *linear_types));
@@ -727,7 +743,7 @@ int main(void)
     tcase_add_loop_test(t, nan_travels, 0, 2);
     tcase_add_loop_test(t, picks_by_hand, 0, 2);
     tcase_add_loop_test(t, route_by_hand, 0, 2);
-    tcase_add_loop_test(t, halves_are_exact, 0, 4);
+    tcase_add_loop_test(t, halves_are_exact, 0, OP_N_ISAS);
     tcase_add_loop_test(t, import_and_export, 0, 2);
     tcase_add_test(t, alloc_is_checked);
 #ifndef __SANITIZE_THREAD__

@@ -58,7 +58,8 @@ const struct opt common_device_opts[] = {
     {"deterministic", 0, OPT_FLAG, F(deterministic), 0, NULL, NULL, NULL,
      "own kernels only, one order of sums for every number of rows"},
     {"cpu-isa", 0, OPT_STR, F(cpu_isa), 0, "NAME", NULL, NULL,
-     "force a lower instruction set (default: the best)"},
+     "force a lower instruction set: avx512bf16, avx512vnni, avx512, avx2; neondot, neon; or c (default: the best; --version -v lists "
+     "those that are here)"},
     {"kernels", 0, OPT_CHOICE, F(kernels), 0, NULL, "auto|cpu|gpu", "auto", "kernel family on OpenCL"},
     {"no-selftest", 0, OPT_FLAG, F(no_selftest), 0, NULL, NULL, NULL, "skip the check of a device at start"},
     {"threads", 0, OPT_I64, F(threads), F(has_threads), "N", "1..1024", NULL,

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+#include <asm/hwcap.h>
+#endif
+
 #include "backend/cpu/host.h"
 #include "backend/cpu/kernels.h"
 #include "base/map.h"
@@ -58,6 +64,16 @@ static bool has_avx512bf16(void)
 }
 #endif
 
+/* The table of plain NEON is built for aarch64 alone, and there is none without it. */
+static bool has_neondot(void)
+{
+#if defined(__aarch64__) && defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+    return false;
+#endif
+}
+
 static const struct {
     const struct cpu_kernels *table;
     bool (*has)(void);
@@ -67,6 +83,8 @@ static const struct {
     {&cpu_kernels_avx512vnni, has_avx512vnni},
     {&cpu_kernels_avx512, has_avx512},
     {&cpu_kernels_avx2, has_avx2},
+    {&cpu_kernels_neondot, has_neondot},
+    {&cpu_kernels_neon, has_any},
     {&cpu_kernels_c, has_any},
 };
 enum { N_ISAS = sizeof isas / sizeof *isas };

@@ -8,7 +8,7 @@
  *     vi_half            the low 16 bits of each as a half, widened
  *     vi_gather          32 bits of each of 16 rows
  *     vi_transpose       16 bytes of each of 16 rows: out[v] holds bytes 4v .. 4v + 3 of them
- *     vi_dot             acc + four products of unsigned and signed bytes, exact
+ *     vi_dot             acc + four products of unsigned and signed bytes, exact; or dot16 in its place
  *
  * One output, block after block in rising order, w = s u + m over its values:
  *     acc = fma(float(sum u q), s * d, acc)   acc = fma(m, d * sum q, acc)
@@ -261,6 +261,8 @@ struct fast_tile {
     float *sums; /* [x row][KERN_LANES] */
 };
 
+#ifndef DOT16
+/* acc + the products of 16 values of x and u[from] .. u[from + 3] */
 INLINE VI dot16(const VI *u, const struct kern_xblock *x, int from, VI acc)
 {
     UNROLL for (int v = 0; v < 4; v++)
@@ -271,6 +273,7 @@ INLINE VI dot16(const VI *u, const struct kern_xblock *x, int from, VI acc)
     }
     return acc;
 }
+#endif
 
 /* NX rows of x with a strip of 16 rows of w */
 #define FAST_TILE(name, NX, HALVES)                                                                              \

@@ -10,15 +10,26 @@
 #else
 #define X86 0
 #endif
+/* clang knows the dot product only by flags of the build */
+#if defined(__aarch64__) && defined(__ARM_NEON) && defined(__GNUC__) && !defined(__clang__)
+#include <arm_neon.h>
+
+#include "backend/cpu/kernels.h"
+#define ARM64_DOTS 1
+#else
+#define ARM64_DOTS 0
+#endif
 
 #define N_ACC 12 /* independent sums: the latency of a step times two of them a cycle, and some more */
 #define EACH_ACC _Pragma("GCC unroll 12") for (int i = 0; i < N_ACC; i++)
 
 #if defined(__clang__)
 #define FOR_ISA(isa) __attribute__((target(isa), noinline))
+#define FOR_BASE __attribute__((noinline))
 #define CONTRACT _Pragma("clang fp contract(fast)")
 #elif defined(__GNUC__)
 #define FOR_ISA(isa) __attribute__((target(isa), optimize("O2", "fp-contract=fast"), noinline))
+#define FOR_BASE __attribute__((optimize("O2", "fp-contract=fast"), noinline))
 #define CONTRACT
 #endif
 
@@ -47,7 +58,7 @@ F32(f32_512, 16, FOR_ISA("avx512f"))
 F32(f32_256, 8, FOR_ISA("avx2,fma"))
 F32(f32_128, 4, FOR_ISA("sse2"))
 #else
-F32(f32_128, 4, __attribute__((noinline)))
+F32(f32_128, 4, FOR_BASE)
 #endif
 #else
 static float f32_128(long n)
@@ -114,6 +125,21 @@ FOR_ISA("avx2") static float int8_256(long n)
 #define HAVE_DOTS 0
 #endif
 
+#if ARM64_DOTS
+FOR_ISA("arch=armv8.2-a+dotprod") static float int8_128(long n)
+{
+    volatile signed char three = 3, five = 5;
+    int32x4_t a[N_ACC];
+    int8x16_t x = vdupq_n_s8(three), y = vdupq_n_s8(five);
+    unsigned sum = 0;
+    EACH_ACC a[i] = vdupq_n_s32(i);
+    for (long k = 0; k < n; k++)
+        EACH_ACC a[i] = vdotq_s32(a[i], x, y);
+    EACH_ACC sum += (unsigned)vaddvq_s32(a[i]);
+    return (float)sum;
+}
+#endif
+
 /* ---- the choice ---- */
 
 static const struct peak f32_narrow = {"f32", f32_128, 2.0 * 4 * N_ACC};
@@ -123,6 +149,10 @@ static const struct peak f32_wide = {"f32", f32_512, 2.0 * 16 * N_ACC}, f32_midd
 #if HAVE_DOTS
 static const struct peak bf16_wide = {"bf16", bf16_512, 2.0 * 32 * N_ACC}, int8_wide = {"int8", int8_512, 2.0 * 64 * N_ACC},
                          int8_middle = {"int8", int8_256, 2.0 * 32 * N_ACC};
+#endif
+
+#if ARM64_DOTS
+static const struct peak int8_narrow = {"int8", int8_128, 2.0 * 16 * N_ACC};
 #endif
 
 static const struct peak *find_f32(void)
@@ -152,6 +182,10 @@ static const struct peak *find_int8(void)
         return &int8_wide;
     if (__builtin_cpu_supports("avx2"))
         return &int8_middle;
+#endif
+#if ARM64_DOTS
+    if (kernels_find("neondot") != NULL)
+        return &int8_narrow;
 #endif
     return NULL;
 }

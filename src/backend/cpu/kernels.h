@@ -125,7 +125,8 @@ struct cpu_kernels {
     void (*mix)(float *out, const float *w, const float *y, int n_used, int64_t n);
 };
 
-extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vnni, cpu_kernels_avx512bf16;
+extern const struct cpu_kernels cpu_kernels_c, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512vnni, cpu_kernels_avx512bf16,
+    cpu_kernels_neon, cpu_kernels_neondot;
 
 /* Q6_K has a scale for each 16 anyway; Q4_1 and Q5_1 need it for what trained models were measured to lose. */
 static inline enum kern_fast kern_fast_kind(enum dtype t)
@@ -137,8 +138,8 @@ static inline enum kern_fast kern_fast_kind(enum dtype t)
     }
 }
 
-/* The table for a name ("c", "avx2", "avx512", "avx512vnni", "avx512bf16"), or the best for NULL; NULL = not built or not
- * supported by this processor. */
+/* The table for a name ("c", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon", "neondot"), or the best for NULL;
+ * NULL = not built or not supported by this processor. */
 const struct cpu_kernels *kernels_find(const char *isa);
 
 #endif
