@@ -254,15 +254,22 @@ struct rows_format {
     rows_quad *quad;
 };
 
-/* Rows 4 i .. 4 i + 4, at p */
-INLINE void rows_read(struct rows_sums s, int i, const uint8_t *p, size_t stride, const int8_t *x, int64_t n_units, const struct rows_format *f)
+/* Asks for `bytes` at `at` (a hint: they may lie beyond the end); returns what follows. */
+INLINE uintptr_t rows_ask(uintptr_t at, size_t bytes)
 {
-    uintptr_t ahead = (uintptr_t)p + ROWS_AHEAD;
+    UNROLL for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)(at + i), 0, 3);
+    return at + bytes;
+}
+
+/* Rows 4 i .. 4 i + 4, at p.  Three quarters of as much are asked for, from `ahead` on; returns where that ended. */
+INLINE uintptr_t rows_read(struct rows_sums s, int i, const uint8_t *p, size_t stride, const int8_t *x, int64_t n_units,
+                           uintptr_t ahead, const struct rows_format *f)
+{
     __m512i *to = &s.part[0][i];
 
-    for (int64_t u = 0; u < n_units; u++, p += f->size, ahead += 4 * f->size) {
+    for (int64_t u = 0; u < n_units; u++, p += f->size) {
         UNROLL for (int j = 0; j < 4; j++) f->keep(&s, u, 4 * i + j, p + (size_t)j * stride, f->size);
-        UNROLL for (size_t at = 0; at < 4 * f->size; at += 64) __builtin_prefetch((const void *)(ahead + at), 0, 3);
+        ahead = rows_ask(ahead, 3 * f->size);
         UNROLL for (int part = 0; part < f->parts; part++, x += 64, to += 4)
         {
             __m512i v[4], xs = _mm512_loadu_si512(x);
@@ -270,6 +277,7 @@ INLINE void rows_read(struct rows_sums s, int i, const uint8_t *p, size_t stride
             *to = f->quad(v);
         }
     }
+    return ahead;
 }
 
 INLINE V16 rows_step(V16 acc, VI sum, V16 s, V16 m, float d, float dsum)
@@ -277,14 +285,16 @@ INLINE V16 rows_step(V16 acc, VI sum, V16 s, V16 m, float d, float dsum)
     return v_fma(m, v_splat(dsum), v_fma(vi_f32(sum), v_mul(s, v_splat(d)), acc));
 }
 
-/* Of n panels at once, since each step waits for the one before it. */
-INLINE void rows_join(float *out, const struct rows_sums *s, int n, const struct kern_xblock *xq, int64_t n_units, const struct rows_format *f)
+/* Of n panels at once, since each step waits for the one before it.  The last quarter is asked for meanwhile. */
+INLINE void rows_join(float *out, const struct rows_sums *s, int n, const struct kern_xblock *xq, int64_t n_units, uintptr_t ahead,
+                      const struct rows_format *f)
 {
     V16 acc[ROWS_PANELS];
 
     UNROLL for (int i = 0; i < n; i++) acc[i] = v_zero();
     for (int64_t u = 0; u < n_units; u++) {
         struct fast_block b[ROWS_PANELS][8];
+        ahead = rows_ask(ahead, 4 * (size_t)n * f->size);
         UNROLL for (int i = 0; i < n; i++) f->factors(b[i], &s[i], u);
         UNROLL for (int part = 0; part < f->parts; part++)
         {
@@ -326,13 +336,15 @@ INLINE int64_t rows_range(const struct kern_linear *a, int64_t o0, int64_t o1, s
         memcpy(x + 32 * b, xq[b].q, 32);
     while (o0 + KERN_PANEL <= o1) {
         int n = o1 - o0 >= KERN_PANEL * ROWS_PANELS && most > 1 ? ROWS_PANELS : 1;
+        const uint8_t *w = a->w + (size_t)o0 * stride;
+        uintptr_t ahead = (uintptr_t)w + ROWS_AHEAD + KERN_PANEL / 4 * (size_t)n * stride; /* a quarter of these rows more, for the end */
         for (int i = 0; i < n; i++)
             for (int q = 0; q < 4; q++)
-                rows_read(s[i], q, a->w + (size_t)(o0 + KERN_PANEL * i + 4 * q) * stride, stride, x, n_units, &f);
+                ahead = rows_read(s[i], q, w + (size_t)(KERN_PANEL * i + 4 * q) * stride, stride, x, n_units, ahead, &f);
         if (n == ROWS_PANELS)
-            rows_join(sums, s, ROWS_PANELS, xq, n_units, &f);
+            rows_join(sums, s, ROWS_PANELS, xq, n_units, ahead, &f);
         else
-            rows_join(sums, s, 1, xq, n_units, &f);
+            rows_join(sums, s, 1, xq, n_units, ahead, &f);
         for (int i = 0; i < n; i++, o0 += KERN_PANEL)
             put_fast(a, o0, KERN_PANEL, 0, sums + i * KERN_LANES);
     }
