@@ -202,12 +202,12 @@ INLINE void unpack_q6_k(struct fast_block *b, const uint8_t *p, size_t stride)
         }
 }
 
-/* n stored blocks of 16 rows; those at `next` are fetched in the order they lie in, as much as is read here. */
+/* n stored blocks of 16 rows.  Half as much is asked for at `next`, the rest while the strip is multiplied. */
 #define UNPACKER(name, size, per_block)                                                                         \
     static void many_##name(struct fast_block *b, const uint8_t *p, size_t stride, int64_t n, uintptr_t next) \
     {                                                                                                           \
-        for (; n > 0; n--, p += (size), b += (per_block), next += KERN_PANEL * (size)) {                        \
-            UNROLL for (size_t at = 0; at < KERN_PANEL * (size); at += 64)                                      \
+        for (; n > 0; n--, p += (size), b += (per_block), next += KERN_PANEL / 2 * (size)) {                    \
+            UNROLL for (size_t at = 0; at < KERN_PANEL / 2 * (size); at += 64)                                  \
                 __builtin_prefetch((const void *)(next + at), 0, 2);                                            \
             unpack_##name(b, p, stride);                                                                        \
         }                                                                                                       \
@@ -229,24 +229,24 @@ static void (*const unpackers[DTYPE_COUNT])(struct fast_block *b, const uint8_t 
     [DTYPE_Q5_1] = many_q5_1, [DTYPE_Q4_K] = many_q4_k, [DTYPE_Q5_K] = many_q5_k, [DTYPE_Q6_K] = many_q6_k,
 };
 
-/* Elements k0 .. k0 + n of n_w rows from o on.  The next panel lies right behind this one. */
-static void unpack_strip(struct fast_block *to, const struct kern_linear *a, int64_t o, int n_w, int64_t k0, int64_t n)
+/* Elements k0 .. k0 + n of n_w rows from o on. */
+static void unpack_strip(struct fast_block *to, const struct kern_linear *a, int64_t o, int n_w, int64_t k0, int64_t n,
+                         uintptr_t next)
 {
     const struct dtype_info *d = dtype_info(a->dtype);
     size_t size = d->block_size, first = (size_t)k0 / d->block_elems, count = (size_t)n / d->block_elems;
     const uint8_t *panel = a->w + (size_t)o * a->row_size;
     uint8_t part[KERN_PANEL * 256];
 
-    if (n_w == KERN_PANEL) { /* where there is no next panel, this one is fetched again */
-        uintptr_t next = (uintptr_t)panel + (o + 2 * KERN_PANEL <= a->out_cols ? KERN_PANEL * a->row_size : 0);
-        unpackers[a->dtype](to, panel + first * size, a->row_size, (int64_t)count, next + KERN_PANEL * first * size);
+    if (n_w == KERN_PANEL) {
+        unpackers[a->dtype](to, panel + first * size, a->row_size, (int64_t)count, next);
         return;
     }
     memset(part, 0, sizeof part);
     for (size_t i = first; i < first + count; i++, to += d->block_elems / 32) {
         for (int r = 0; r < n_w; r++)
             memcpy(part + (size_t)r * size, panel + (size_t)r * a->row_size + i * size, size);
-        unpackers[a->dtype](to, part, size, 1, (uintptr_t)part);
+        unpackers[a->dtype](to, part, size, 1, next);
     }
 }
 
@@ -259,6 +259,8 @@ struct fast_tile {
     const struct kern_xblock *x[FAST_TILE_MAX];
     bool first;  /* strip of the rows */
     float *sums; /* [x row][KERN_LANES] */
+    uintptr_t ask; /* for each block `ask_size` bytes from here on are asked for (a hint: they may lie beyond the end) */
+    size_t ask_size;
 };
 
 #ifndef DOT16
@@ -284,6 +286,8 @@ INLINE VI dot16(const VI *u, const struct kern_xblock *x, int from, VI acc)
         for (int b = 0; b < t->n_blocks; b++) {                                                                  \
             const struct fast_block *w = &t->w[b];                                                               \
             VI u[8];                                                                                             \
+            for (size_t at = 0; at < t->ask_size; at += 64)                                                      \
+                __builtin_prefetch((const void *)(t->ask + (size_t)b * t->ask_size + at), 0, 2);                 \
             V16 s[2], m[2];                                                                                      \
             UNROLL for (int v = 0; v < 8; v++) u[v] = vi_load(w->u[v]);                                          \
             UNROLL for (int v = 0; v < 8; v++) vi_keep(&u[v]);                                                   \
@@ -339,12 +343,16 @@ static void fast_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t 
     struct fast_block *w = (void *)s->w;
     int64_t per_row = a->k / 32;
     bool halves = kern_fast_kind(a->dtype) == FAST_16;
+    size_t step = KERN_PANEL / 2 * a->row_size / (size_t)per_row; /* half a block of the next panel, right behind this one */
+    uintptr_t next = (uintptr_t)a->w + (size_t)(o + KERN_PANEL) * a->row_size;
 
     for (int64_t k0 = 0; k0 < a->k; k0 += FAST_STRIP) {
         int64_t n = a->k - k0 < FAST_STRIP ? a->k - k0 : FAST_STRIP;
-        unpack_strip(w, a, o, n_w, k0, n);
+        uintptr_t ask = next + 2 * (size_t)(k0 / 32) * step;
+        unpack_strip(w, a, o, n_w, k0, n, ask);
         for (int64_t r = r0; r < r1; r += FAST_TILE_MAX) {
-            struct fast_tile t = { .w = w, .n_blocks = (int)(n / 32), .first = k0 == 0, .sums = s->acc + (r - r0) * KERN_LANES };
+            struct fast_tile t = { .w = w, .n_blocks = (int)(n / 32), .first = k0 == 0, .sums = s->acc + (r - r0) * KERN_LANES,
+                                   .ask = ask + (size_t)(n / 32) * step, .ask_size = r == r0 ? step : 0 };
             int nx = r1 - r < FAST_TILE_MAX ? (int)(r1 - r) : FAST_TILE_MAX;
             for (int j = 0; j < FAST_TILE_MAX; j++) /* what is missing repeats a row and is left unread */
                 t.x[j] = a->xq + row_index(a->x_rows, r + (j < nx ? j : 0)) * per_row + k0 / 32;
