@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/buf.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -201,10 +203,10 @@ START_TEST(what_is_refused)
     refused(e, bad, FORGE_ERR_FORMAT, "the file has");
     write_file(bad, data, 40);
     refused(e, bad, FORGE_ERR_FORMAT, "no saved session");
-    data[8] = 2;
+    data[8] = 3;
     write_file(bad, data, len);
-    refused(e, bad, FORGE_ERR_UNSUPPORTED, "version 2");
-    data[8] = 1;
+    refused(e, bad, FORGE_ERR_UNSUPPORTED, "version 3");
+    data[8] = 2;
     data[len - 1] ^= 1;
     write_file(bad, data, len);
     refused(e, bad, FORGE_ERR_FORMAT, "damaged");
@@ -229,6 +231,73 @@ START_TEST(what_is_refused)
     forge_engine_close(h);
     forge_engine_close(q);
     forge_engine_close(t);
+}
+END_TEST
+
+static const struct {
+    const char *model, *field, *value; /* in config.json; NULL: of the weights, */
+    size_t at;                         /* this byte is another one */
+} twins[] = {
+    {QWEN, "\"rope_theta\": 1000000.0", "\"rope_theta\": 900000.0", 0},
+    {QWEN, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}", 0},
+    {QWEN, "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1e-05", 0},
+    {QWEN, "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu_pytorch_tanh\"", 0},
+    {GEMMA, "\"sliding_window\": 8", "\"sliding_window\": 7", 0},
+    {GEMMA, "\"query_pre_attn_scalar\": 24", "\"query_pre_attn_scalar\": 25", 0},
+    {GEMMA, "\"rope_local_base_freq\": 10000.0", "\"rope_local_base_freq\": 9000.0", 0},
+    {QWEN, NULL, NULL, 3632 + 70000},        /* the middle of a tensor of which pieces are looked at */
+    {QWEN, NULL, NULL, 3632 + 81918},        /* its end */
+    {QWEN, NULL, NULL, 3632 + 94336 + 5000}, /* of one that is looked at as a whole */
+};
+
+/* A file of the model, changed or as it is. */
+static void copy_file(int i, const char *dir, const char *name)
+{
+    char path[4096], *data;
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", test_path(twins[i].model), name);
+    ck_assert_int_eq(map_read_all(path, SIZE_MAX / 2, &data, &len, NULL), 0);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    char *at = twins[i].field && strcmp(name, "config.json") == 0 ? strstr(data, twins[i].field) : NULL;
+    if (at) {
+        struct buf b;
+        buf_init(&b);
+        buf_put(&b, data, (size_t)(at - data));
+        buf_puts(&b, twins[i].value);
+        buf_puts(&b, at + strlen(twins[i].field));
+        write_file(path, b.data, b.len);
+        buf_fini(&b);
+    } else {
+        if (!twins[i].field && strcmp(name, "model.safetensors") == 0)
+            data[twins[i].at] ^= 1;
+        write_file(path, data, len);
+    }
+    ck_assert(at || !twins[i].field || strcmp(name, "config.json") != 0);
+    free(data);
+}
+
+/* A model of the same shapes that computes something else. */
+START_TEST(twins_are_refused)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    char dir[4096];
+    const char *file = test_tmp("session");
+    struct forge_engine *e = engine_of(twins[_i].model);
+    struct forge_request_params p = sampled(5);
+    struct forge_error err = {0};
+    snprintf(dir, sizeof dir, "%s", test_tmp("twin"));
+    ck_assert_int_eq(mkdir(dir, 0700), 0);
+    for (int i = 0; i < 3; i++)
+        copy_file(_i, dir, files[i]);
+    p.session_save = file;
+    forge_request_free(generate(e, &p));
+    ck_assert_int_eq(load(e, file, &err), 0);
+    forge_engine_close(e);
+    struct forge_engine_params other = engine_params(QWEN);
+    other.model = dir;
+    e = engine_with(&other);
+    refused(e, file, FORGE_ERR_ARG, "another model");
+    forge_engine_close(e);
 }
 END_TEST
 
@@ -273,6 +342,7 @@ int main(void)
     tcase_add_loop_test(t, goes_on, 0, (int)(sizeof places / sizeof *places));
     tcase_add_test(t, prompts_follow);
     tcase_add_test(t, what_is_refused);
+    tcase_add_loop_test(t, twins_are_refused, 0, (int)(sizeof twins / sizeof *twins));
     tcase_add_test(t, mutations_do_no_harm);
     suite_add_tcase(s, t);
     return test_main(s);

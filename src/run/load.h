@@ -4,6 +4,8 @@
 #ifndef FORGE_RUN_LOAD_H
 #define FORGE_RUN_LOAD_H
 
+#include <stdatomic.h>
+
 #include "backend/registry.h"
 #include "model/forward.h"
 #include "run/kv.h"
@@ -50,12 +52,15 @@ struct loaded {
     struct load_again *again;      /* how the devices were opened */
     struct load_watch watch;       /* only while it is loaded */
     double load_s;
+    _Atomic uint64_t model_id;     /* 0 = not made yet */
 };
 /* Rows of a profile over all instances, as forge_engine_kernel and forge_engine_event. */
 struct forge_kernel;
 struct forge_event;
 int load_kernel(const struct loaded *l, size_t i, struct forge_kernel *out);
 int load_event(const struct loaded *l, size_t i, struct forge_event *out);
+/* A hash of all that decides what the model computes, never 0. */
+uint64_t load_model_id(struct loaded *l);
 /* Seconds that went into compiling kernels so far. */
 double load_compile_s(const struct loaded *l);
 /* Refuses what does not fit, with figures, before weights are read. */

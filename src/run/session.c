@@ -4,7 +4,7 @@
  *  32  u64 positions stored      40  u64 bytes of the file      48  u64 checksum of what follows and of these fields
  *  56  i32 ids, then K and V of each layer: [n_kv_heads, positions, head_dim] of the positions that later rows see
  *
- * "model" is a hash of geometry, math and the begin of each tensor's bytes.
+ * "model" is load_model_id's number.
  * Knows nothing of requests. */
 #include "run/session.h"
 
@@ -15,7 +15,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-enum { VERSION = 1, HEAD = 56, AT_SUM = 48 };
+enum { VERSION = 2, HEAD = 56, AT_SUM = 48 };
 static const char magic[8] = {'f', 'o', 'r', 'g', 'e', 's', 'e', 'q'};
 
 struct session {
@@ -24,27 +24,6 @@ struct session {
     size_t n_ids;
     int64_t len;
 };
-
-/* ---- what it is of ---- */
-
-static uint64_t mix(uint64_t h, const void *data, size_t len)
-{
-    return hash_u64(h ^ hash_bytes(data, len, 0x5e551011));
-}
-
-static uint64_t model_id(const struct loaded *l)
-{
-    const struct model_config *c = l->config;
-    const int64_t shape[] = {c->n_layers, c->d_model, c->n_heads, c->n_kv_heads, c->head_dim, c->n_vocab, l->fast};
-    uint64_t h = mix(0, shape, sizeof shape);
-    for (size_t i = 0; i < weights_count(l->weights); i++) {
-        const struct weight *w = weights_at(l->weights, i);
-        h = mix(h, w->name, strlen(w->name));
-        if (w->size > 0)
-            h = mix(h, w->data, w->size < 4096 ? w->size : 4096);
-    }
-    return h;
-}
 
 /* ---- the header ---- */
 
@@ -67,7 +46,7 @@ static uint64_t sum_of(const uint8_t *file, size_t size)
     return hash_bytes(file + HEAD, size - HEAD, hash_bytes(file, AT_SUM, 1));
 }
 
-static int check_head(const struct loaded *l, const struct map *m, const char *path, struct err *err)
+static int check_head(struct loaded *l, const struct map *m, const char *path, struct err *err)
 {
     const uint8_t *p = m->data;
     if (m->size < HEAD || memcmp(p, magic, sizeof magic) != 0)
@@ -78,7 +57,7 @@ static int check_head(const struct loaded *l, const struct map *m, const char *p
     if (get(p + 40, 8) != m->size)
         return err_set(err, ERR_FORMAT, "%s: a session of %llu bytes, and the file has %zu", path,
                        (unsigned long long)get(p + 40, 8), m->size);
-    if (get(p + 16, 8) != model_id(l))
+    if (get(p + 16, 8) != load_model_id(l))
         return err_set(err, ERR_ARG, "%s: the session is of another model or math", path);
     if (get(p + 12, 4) != (uint64_t)l->kv_dtype)
         return err_set(err, ERR_ARG, "%s: the session's KV type is another one than %s", path, dtype_info(l->kv_dtype)->name);
@@ -108,7 +87,7 @@ static int check_sizes(const struct loaded *l, const struct map *m, const char *
 /* ---- reading ---- */
 
 /* By any thread, also while devices are opened again: of `l` it looks at what that does not change. */
-int session_open(struct session **out, const struct loaded *l, const char *path, struct err *err)
+int session_open(struct session **out, struct loaded *l, const char *path, struct err *err)
 {
     *out = NULL;
     struct session *s = mem_array(1, sizeof *s);
@@ -159,7 +138,7 @@ int64_t session_restore(const struct session *s, struct kv *kv, int seq)
 
 /* ---- writing ---- */
 
-int session_save(const struct loaded *l, int seq, const struct kv_ids *ids, const char *path, struct err *err)
+int session_save(struct loaded *l, int seq, const struct kv_ids *ids, const char *path, struct err *err)
 {
     size_t n_ids = ids->n_a + ids->n_b, size;
     int64_t len = kv_len(l->kv, seq), most = (int64_t)n_ids - 1; /* the last one's logits are wanted */
@@ -175,7 +154,7 @@ int session_save(const struct loaded *l, int seq, const struct kv_ids *ids, cons
     memcpy(file, magic, sizeof magic);
     put(file + 8, 4, VERSION);
     put(file + 12, 4, (uint64_t)l->kv_dtype);
-    put(file + 16, 8, model_id(l));
+    put(file + 16, 8, load_model_id(l));
     put(file + 24, 8, n_ids);
     put(file + 32, 8, (uint64_t)len);
     put(file + 40, 8, size);
