@@ -190,7 +190,8 @@ static size_t original_pos(const char *s, size_t pos)
     return pos + extra;
 }
 
-static int parse_scanned(cJSON **out, const char *s, size_t len, const char *name, struct err *err)
+/* `open`: what of it begins and does not end. */
+static int parse_scanned(cJSON **out, const char *s, size_t len, size_t open, const char *name, struct err *err)
 {
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(s, len, &end, 0);
@@ -203,8 +204,10 @@ static int parse_scanned(cJSON **out, const char *s, size_t len, const char *nam
             return 0;
         }
     }
+    bool early = !root && open > 0 && pos + 1 >= len; /* cJSON tells the last byte then */
     err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name,
-            root ? "more text after the value" : "malformed JSON", original_pos(s, pos));
+            root ? "more text after the value" : early ? "an object or a list without an end" : "malformed JSON",
+            original_pos(s, early ? len : pos));
     cJSON_Delete(root);
     return ERR_FORMAT;
 }
@@ -221,11 +224,11 @@ int json_parse(cJSON **out, const char *text, size_t len, const char *name, stru
     if (!scan_text(&c))
         return err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name, c.what, c.pos);
     if (c.n_nul == 0)
-        return parse_scanned(out, text, len, name, err);
+        return parse_scanned(out, text, len, c.depth, name, err);
     char *copy = replace_nuls(text, &len);
     if (!copy)
         return err_set(err, ERR_NOMEM, "%s: out of memory for %zu bytes of JSON", name, len);
-    int rc = parse_scanned(out, copy, len, name, err);
+    int rc = parse_scanned(out, copy, len, c.depth, name, err);
     free(copy);
     return rc;
 }
