@@ -60,6 +60,11 @@ static const struct table { const char *schema, *yes[TEXTS], *no[TEXTS]; } table
     {"{\"type\":\"object\",\"properties\":{\"q\\\"\\n\\u0001\":{\"const\":1}}}", {"{\"q\\\"\\n\\u0001\":1}"}, {"{\"q\":1}"}},
     {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"maxLength\":1}]}", {"1", "\"a\"", "\"\""}, {"\"ab\"", "1.5", "null"}},
     {"{\"$ref\":\"#/definitions/a~1b\",\"definitions\":{\"a/b\":{\"const\":1}}}", {"1"}, {"2"}},
+    {"{\"$ref\":\"#/%24%64efs/a%20b%2fc\",\"$defs\":{\"a b\":{\"c\":{\"const\":1}}}}", {"1"}, {"2"}},
+    {"{\"$ref\":\"#/$defs/a%25\",\"$defs\":{\"a%\":{\"const\":1}}}", {"1"}, {"2"}},
+    {"{\"properties\":{\"a\":{\"$id\":\"x\",\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"const\":1}}},\"b\":{\"$ref\":\"#/$defs/n\"},"
+     "\"c\":{\"$ref\":\"#/properties/a/$defs/n\"},\"d\":{\"$ref\":\"#/properties/a\"}},\"$defs\":{\"n\":{\"const\":2}}}",
+     {"{\"a\":1,\"b\":2,\"c\":1,\"d\":1}"}, {"{\"a\":2}", "{\"b\":1}", "{\"c\":2}", "{\"d\":2}"}},
     {"{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"const\":1},\"n\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"v\"],\"title\":\"t\"}},\"$ref\":\"#/$defs/n\",\"$id\":\"x\"}",
      {"{\"v\":1}", "{\"v\":1,\"n\":{\"v\":1,\"n\":{\"v\":1}}}"}, {"{}", "{\"v\":1,\"n\":{}}", "{\"n\":{\"v\":1}}"}},
     {"{\"properties\":{\"a\":{\"const\":1}}}", {"{\"a\":1}", "{}"}, {"1", "[]"}},
@@ -88,7 +93,7 @@ END_TEST
 
 static const struct { const char *schema, *message; } errors[] = {
     {"", "empty where JSON is needed"},
-    {"{", "malformed JSON"},
+    {"{", "without an end"},
     {"[]", "#: a schema must be an object"},
     {"{\"not\":{}}", "the keyword \"not\" is not supported"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"oneOf\":[]}}}", "#/properties/a: the keyword \"oneOf\" is not supported"},
@@ -98,7 +103,11 @@ static const struct { const char *schema, *message; } errors[] = {
     {"{\"type\":\"array\",\"prefixItems\":[]}", "\"prefixItems\""},
     {"{\"uniqueItems\":true}", "\"uniqueItems\""},
     {"{\"Type\":\"string\"}", "the keyword \"Type\""},
-    {"{\"properties\":{\"a\":{\"$id\":\"x\"}}}", "\"$id\""},
+    {"{\"properties\":{\"a\":{\"$id\":\"#x\"}}}", "\"$id\""},
+    {"{\"properties\":{\"a\":{\"$id\":\"x/y\",\"items\":{\"oneOf\":[]}}}}", "json_schema: x/y#/items: the keyword \"oneOf\""},
+    {"{\"properties\":{\"a\":{\"$id\":\"x\",\"$ref\":\"#/$defs/n\"}},\"$defs\":{\"n\":{}}}", "x#: $ref \"#/$defs/n\" names nothing"},
+    {"{\"$ref\":\"#/$defs/a%2\",\"$defs\":{\"a%2\":{}}}", "names nothing"},
+    {"{\"$ref\":\"#/$defs/a%00\",\"$defs\":{\"a\":{}}}", "names nothing"},
     {"{\"type\":\"float\"}", "type must be one of"},
     {"{\"type\":[]}", "type is an empty list"},
     {"{\"type\":3}", "type must be one of"},

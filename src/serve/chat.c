@@ -51,6 +51,28 @@ static bool check_tools(const cJSON *tools, struct api_error *e)
     return true;
 }
 
+/* A tool's parameters with an $id of their own: their references begin in them, and errors name the tool. */
+static void put_parameters(struct buf *out, const cJSON *p, const char *name)
+{
+    struct buf id;
+    buf_init(&id);
+    buf_puts(&id, "tools/");
+    buf_puts(&id, name);
+    buf_puts(out, "{\"$id\":");
+    json_put_string(out, buf_str(&id));
+    out->failed |= id.failed;
+    buf_fini(&id);
+    for (const cJSON *c = p->child; c; c = c->next) {
+        if (strcmp(c->string, "$id") == 0)
+            continue;
+        buf_putc(out, ',');
+        json_put_string(out, c->string);
+        buf_putc(out, ':');
+        json_put(out, c);
+    }
+    buf_putc(out, '}');
+}
+
 /* The schema of a call, so that nothing else can come: of one tool, or of all. */
 static bool put_call_schema(struct buf *out, const cJSON *tools, const char *only, struct api_error *e)
 {
@@ -66,7 +88,7 @@ static bool put_call_schema(struct buf *out, const cJSON *tools, const char *onl
         json_put(out, name);
         buf_puts(out, "},\"arguments\":");
         if (p)
-            json_put(out, p);
+            put_parameters(out, p, name->valuestring);
         else
             buf_puts(out, "{\"type\":\"object\"}");
         buf_puts(out, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");

@@ -89,7 +89,7 @@ struct vars {
 static int add_raw(struct vars *vars, const char *name, struct raw v, struct err *err)
 {
     if (vars->n == VARS_MAX)
-        return err_set(err, ERR_LIMIT, "variables: more than %d", VARS_MAX);
+        return err_set(err, ERR_ARG, "variables: more than %d", VARS_MAX);
     vars->v[vars->n++] = (struct template_var){.name = name, .json = v.s, .json_len = v.len};
     return 0;
 }
@@ -114,6 +114,16 @@ static struct raw literal(const char *text)
     return (struct raw){text, strlen(text)};
 }
 
+/* What the conversation itself gives to the template. */
+static bool is_taken(const char *name)
+{
+    static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(name, taken[i]) == 0)
+            return true;
+    return false;
+}
+
 static int add_variables(struct vars *vars, struct raw obj, const cJSON *o, const char *name, bool *thinking, struct err *err)
 {
     struct raw list, v;
@@ -127,6 +137,8 @@ static int add_variables(struct vars *vars, struct raw obj, const cJSON *o, cons
     if (!raw_member(obj, o, name, &list))
         return 0;
     for (const cJSON *c = j->child; c && rc == 0 && raw_next_member(list, &at, &v); c = c->next) {
+        if (is_taken(c->string))
+            return err_set(err, ERR_ARG, "'%s' must not have '%s': the conversation has its own", name, c->string);
         *thinking = *thinking || strcmp(c->string, "enable_thinking") == 0;
         rc = add_raw(vars, c->string, v, err);
     }

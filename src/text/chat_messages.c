@@ -43,7 +43,9 @@ static int put_content(struct buf *out, struct message *m, struct err *err)
     if (cJSON_IsArray(content)) {
         for (const cJSON *c = content->child; c && rc == 0; c = c->next)
             rc = put_part(&text, m, c, err);
-    } else if (!json_str(content, &text) && (content || !calls)) {
+    } else if (!content && !calls) {
+        rc = err_set(err, ERR_ARG, "'%s' is missing.", m->where);
+    } else if (!json_str(content, &text) && content) {
         rc = err_set(err, ERR_ARG, "'%s' must be a string or a list of parts, not %s.", m->where, json_kind(content));
     }
     buf_puts(out, ",\"content\":");
@@ -77,8 +79,15 @@ static void put_arguments(struct buf *out, struct raw function, const cJSON *f)
 
 static int put_call(struct buf *out, const struct message *m, struct raw call, const cJSON *c, struct err *err)
 {
-    const cJSON *f = json_get(c, "function"), *name = json_get(f, "name");
+    const cJSON *f = json_get(c, "function"), *name = json_get(f, "name"), *args = json_get(f, "arguments");
+    const cJSON *id = json_get(c, "id"), *type = json_get(c, "type");
     struct raw function, v;
+    if (id && !cJSON_IsString(id))
+        return err_set(err, ERR_ARG, "'%s' has a call whose 'id' is %s, not a string.", m->where, json_kind(id));
+    if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "function") != 0))
+        return err_set(err, ERR_ARG, "'%s' has a call whose 'type' is not 'function'.", m->where);
+    if (args && !cJSON_IsString(args) && !cJSON_IsObject(args))
+        return err_set(err, ERR_ARG, "'%s' has a call whose 'arguments' are %s, not a string.", m->where, json_kind(args));
     if (!cJSON_IsString(name) || !raw_member(call, c, "function", &function) || !raw_member(function, f, "name", &v))
         return err_set(err, ERR_ARG, "'%s' has a call without the name of a function.", m->where);
     buf_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
@@ -86,7 +95,7 @@ static int put_call(struct buf *out, const struct message *m, struct raw call, c
     buf_puts(out, ",\"arguments\":");
     put_arguments(out, function, f);
     buf_putc(out, '}');
-    if (raw_member(call, c, "id", &v)) {
+    if (id && raw_member(call, c, "id", &v)) {
         buf_puts(out, ",\"id\":");
         buf_put(out, v.s, v.len);
     }

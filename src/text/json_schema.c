@@ -46,6 +46,15 @@ uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...)
     return GRAM_AT_FAIL;
 }
 
+/* A schema with an $id is a resource of its own: #/$defs/NAME in it begins there. */
+static const char *own_id(struct schema *s, const cJSON *node)
+{
+    const cJSON *id = schema_member(node, "$id");
+    for (const cJSON *c = cJSON_IsObject(node) ? node->child : NULL; c; c = c->next)
+        s->looked++;
+    return cJSON_IsString(id) && id->valuestring[0] != '#' ? id->valuestring : NULL;
+}
+
 static char *join_path(struct schema *s, const char *name, const char *more)
 {
     const size_t most = 300; /* bytes; the rest is not told */
@@ -60,6 +69,16 @@ static char *join_path(struct schema *s, const char *name, const char *more)
     return out;
 }
 
+static char *id_path(struct schema *s, const char *id)
+{
+    char path[128];
+    snprintf(path, sizeof path, "json_schema: %.100s#", id);
+    char *out = mem_strdup(path);
+    if (!out)
+        schema_fail(s, ERR_NOMEM, "no memory for a schema");
+    return out;
+}
+
 uint32_t schema_rule(struct schema *s, const cJSON *node, int depth, const char *name, const char *more)
 {
     uint64_t key = (uint64_t)(uintptr_t)node * 64 + (uint64_t)depth, known;
@@ -70,13 +89,14 @@ uint32_t schema_rule(struct schema *s, const cJSON *node, int depth, const char 
     struct schema_job *job = mem_grow(s->job, &s->cap_job, s->n_job + 1, sizeof *job);
     s->job = job ? job : s->job;
     uint32_t rule = gram_rule(&s->b);
-    char *path = job && s->b.rc == 0 ? join_path(s, name, more) : NULL;
+    const char *id = own_id(s, node);
+    char *path = !job || s->b.rc ? NULL : id ? id_path(s, id) : join_path(s, name, more);
     if (!path || u64map_add(&s->known, key, rule) < 0) {
         free(path);
         schema_fail(s, ERR_NOMEM, "no memory for a schema");
         return 0;
     }
-    job[s->n_job++] = (struct schema_job){node, depth, rule, path};
+    job[s->n_job++] = (struct schema_job){node, id ? node : s->root, depth, rule, path};
     return rule;
 }
 
@@ -263,22 +283,48 @@ static const cJSON *pointer_step(struct schema *s, const cJSON *at, const char *
     return n + 1 == sizeof name ? NULL : child_of(s, at, name);
 }
 
-static const cJSON *pointer(struct schema *s, const char *text)
+static int hex_digit(char c)
 {
-    const cJSON *at = s->root;
-    if (text[0] != '#' || (text[1] && text[1] != '/') || strchr(text, '%'))
-        return NULL;
-    for (text++; at && *text; text += strcspn(text, "/")) {
-        text++;
-        at = pointer_step(s, at, text, strcspn(text, "/"));
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* %41 to A, as a URI's fragment spells a pointer; false where it is misspelt. */
+static bool decode_percent(char *to, const char *from)
+{
+    for (; *from; from++, to++) {
+        int high = *from == '%' ? hex_digit(from[1]) : 0, low = *from == '%' && high >= 0 ? hex_digit(from[2]) : 0;
+        if (high < 0 || low < 0 || (*from == '%' && high + low == 0))
+            return false;
+        *to = *from == '%' ? (char)(high * 16 + low) : *from;
+        from += *from == '%' ? 2 : 0;
     }
+    *to = '\0';
+    return true;
+}
+
+/* Where text[0..] leads from the root, which becomes that of the resource there. */
+static const cJSON *pointer(struct schema *s, const char *text, const cJSON **root)
+{
+    char *path = mem_strdup(text);
+    const cJSON *at = s->root;
+    if (!path)
+        schema_fail(s, ERR_NOMEM, "no memory for a schema");
+    if (!path || text[0] != '#' || (text[1] && text[1] != '/') || !decode_percent(path, text))
+        at = NULL;
+    *root = at;
+    for (const char *step = path + 1; at && *step; step += strcspn(step, "/")) {
+        step++;
+        at = pointer_step(s, at, step, strcspn(step, "/"));
+        *root = at && own_id(s, at) ? at : *root;
+    }
+    free(path);
     return at;
 }
 
 static uint32_t reference(struct schema *s, const cJSON *node, int depth, uint32_t next)
 {
     const cJSON *v = schema_member(node, "$ref");
-    const cJSON *to = cJSON_IsString(v) ? pointer(s, v->valuestring) : NULL;
+    const cJSON *from = s->root, *root = from, *to = cJSON_IsString(v) ? pointer(s, v->valuestring, &root) : NULL;
     if (!cJSON_IsString(v))
         return schema_fail(s, ERR_ARG, "$ref must be a text");
     if (s->looked >= LOOK_MOST)
@@ -287,7 +333,10 @@ static uint32_t reference(struct schema *s, const cJSON *node, int depth, uint32
         return schema_fail(s, ERR_ARG, "$ref \"%.200s\" names nothing in this schema (\"#/$defs/NAME\" and the like do)", v->valuestring);
     if (depth + 1 > SCHEMA_DEPTH_MAX)
         return GRAM_AT_FAIL;
-    return gram_call(&s->b, schema_rule(s, to, depth + 1, "$ref", NULL), next);
+    s->root = root;
+    uint32_t rule = schema_rule(s, to, depth + 1, "$ref", NULL);
+    s->root = from;
+    return gram_call(&s->b, rule, next);
 }
 
 /* ---- a schema ---- */
@@ -356,6 +405,7 @@ static void make_rules(struct schema *s)
     while (s->n_done < s->n_job && s->b.rc == 0) {
         struct schema_job job = s->job[s->n_done++];
         s->path = job.path;
+        s->root = job.root;
         gram_define(&s->b, job.rule, value(s, job.node, job.depth, GRAM_AT_END));
     }
 }

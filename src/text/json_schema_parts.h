@@ -12,6 +12,7 @@
 
 struct schema_job {
     const cJSON *node; /* NULL = any value */
+    const cJSON *root; /* of its resource: where its $ref begin */
     int depth;
     uint32_t rule;
     char *path; /* for messages: "#/properties/a" */
@@ -19,7 +20,7 @@ struct schema_job {
 
 struct schema {
     struct gram_build b;
-    const cJSON *root;
+    const cJSON *root; /* the schema, or the one within it with an $id of its own that the current one lies in */
     struct u64map known; /* node and depth -> rule */
     struct schema_job *job;
     size_t n_job, cap_job, n_done;

@@ -100,6 +100,13 @@ bool render_fail(struct render *r, int code, const char *fmt, ...)
     return false;
 }
 
+bool render_refuse(struct render *r, const char *words, size_t len)
+{
+    if (r->err->code == 0)
+        err_set(r->err, ERR_ARG, "the chat template refuses these messages: %.*s", (int)(len < 800 ? len : 800), words);
+    return false;
+}
+
 bool render_step(struct render *r, size_t work)
 {
     r->steps += 1 + work;

@@ -50,7 +50,9 @@ struct template_input {
     int64_t now; /* seconds since 1970 for strftime_now; 0 = the clock */
 };
 
-/* Appends the text to out, which is as it was after an error. */
+/* Appends the text to out, which is as it was after an error: ERR_ARG where the template refuses what it was given, by
+ * raise_exception; all others name the template and the line: ERR_FORMAT where it does with a value what cannot be
+ * done, ERR_UNSUPPORTED where it needs what is not here, ERR_LIMIT where it needs too much. */
 int template_render(const struct template *t, const struct template_input *in, struct marked *out, struct err *err);
 
 #endif

@@ -70,7 +70,7 @@ static bool eval_name(struct render *r, const struct node *n, struct val *out)
 
 static bool undefined(struct render *r, const struct val *v)
 {
-    return render_fail(r, ERR_ARG, "'%.*s' is undefined", (int)(v->u.s.len < 80 ? v->u.s.len : 80), v->u.s.s);
+    return render_fail(r, ERR_FORMAT, "'%.*s' is undefined", (int)(v->u.s.len < 80 ? v->u.s.len : 80), v->u.s.s);
 }
 
 static bool loop_attr(struct render *r, const struct tloop *l, const char *name, size_t len, struct val *out)
@@ -241,7 +241,7 @@ bool eval_args(struct render *r, const struct node *list, struct args *out)
         }
         for (size_t k = 0; k < out->n_named; k++)
             if (str_same(out->names[k].u.s, a->s))
-                return render_fail(r, ERR_ARG, "the argument %.*s is given twice", (int)a->s.len, a->s.s);
+                return render_fail(r, ERR_FORMAT, "the argument %.*s is given twice", (int)a->s.len, a->s.s);
         out->names[out->n_named] = val_strn(a->s);
         if (!eval(r, a->a, &out->named[out->n_named++]))
             return false;
@@ -254,7 +254,7 @@ bool args_take(struct render *r, const char *what, struct args *a, const char *c
 {
     bool given[8] = {0};
     if (a->n > n)
-        return render_fail(r, ERR_ARG, "%s takes at most %zu arguments, %zu are given", what, n, a->n);
+        return render_fail(r, ERR_FORMAT, "%s takes at most %zu arguments, %zu are given", what, n, a->n);
     for (size_t i = 0; i < a->n; i++) {
         out[i] = a->v[i];
         given[i] = true;
@@ -264,21 +264,21 @@ bool args_take(struct render *r, const char *what, struct args *a, const char *c
         while (i < n && !str_is(a->names[k].u.s, names[i]))
             i++;
         if (i == n || given[i])
-            return render_fail(r, ERR_ARG, "%s: the argument %.*s is %s", what, (int)a->names[k].u.s.len, a->names[k].u.s.s,
+            return render_fail(r, ERR_FORMAT, "%s: the argument %.*s is %s", what, (int)a->names[k].u.s.len, a->names[k].u.s.s,
                                i == n ? "unknown or not supported" : "given twice");
         out[i] = a->named[k];
         given[i] = true;
     }
     for (size_t i = 0; i < n_required; i++)
         if (!given[i])
-            return render_fail(r, ERR_ARG, "%s: the argument %s is missing", what, names[i]);
+            return render_fail(r, ERR_FORMAT, "%s: the argument %s is missing", what, names[i]);
     return true;
 }
 
 bool args_int(struct render *r, const char *what, const struct val *v, int64_t *out)
 {
     if (v->kind != V_INT && v->kind != V_BOOL)
-        return render_fail(r, ERR_ARG, "%s: a whole number is needed, not a %s", what, val_type(v));
+        return render_fail(r, ERR_FORMAT, "%s: a whole number is needed, not a %s", what, val_type(v));
     *out = v->kind == V_INT ? v->u.i : v->u.b;
     return true;
 }
@@ -286,7 +286,7 @@ bool args_int(struct render *r, const char *what, const struct val *v, int64_t *
 bool args_str(struct render *r, const char *what, const struct val *v, struct tstr *out)
 {
     if (v->kind != V_STR)
-        return render_fail(r, ERR_ARG, "%s: a string is needed, not a %s", what, val_type(v));
+        return render_fail(r, ERR_FORMAT, "%s: a string is needed, not a %s", what, val_type(v));
     *out = v->u.s;
     return true;
 }
@@ -305,7 +305,7 @@ bool eval_call(struct render *r, const struct val *f, struct args *a, struct val
     case V_GLOBAL:
         return global_call(r, f->u.global, a, out);
     default:
-        return render_fail(r, ERR_ARG, "a value of type %s cannot be called", val_type(f));
+        return render_fail(r, ERR_FORMAT, "a value of type %s cannot be called", val_type(f));
     }
 }
 
@@ -408,7 +408,7 @@ static bool sign_node(struct render *r, const struct node *n, struct val *out)
     if (v.kind == V_UNDEF)
         return undefined(r, &v);
     if (!val_number(&v, &f, &i, &whole) || (whole && i == INT64_MIN))
-        return render_fail(r, ERR_ARG, "a sign before a value of type %s", val_type(&v));
+        return render_fail(r, ERR_FORMAT, "a sign before a value of type %s", val_type(&v));
     bool minus = n->kind == N_NEG;
     *out = whole ? val_int(minus ? -i : i) : val_float(minus ? -f : f);
     return true;

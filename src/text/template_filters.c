@@ -19,7 +19,7 @@ static bool f_length(struct render *r, const struct filter_call *f, struct val *
     else if (v->kind == V_STR)
         *out = val_int((int64_t)str_chars(v->u.s));
     else
-        return render_fail(r, ERR_ARG, "length of a value of type %s", val_type(v));
+        return render_fail(r, ERR_FORMAT, "length of a value of type %s", val_type(v));
     return render_step(r, v->kind == V_STR ? v->u.s.len / 16 : 0);
 }
 
@@ -180,7 +180,7 @@ static bool f_abs(struct render *r, const struct filter_call *f, struct val *out
     int64_t i;
     bool whole;
     if (!val_number(f->v, &x, &i, &whole) || i == INT64_MIN)
-        return render_fail(r, ERR_ARG, "abs of a value of type %s", val_type(f->v));
+        return render_fail(r, ERR_FORMAT, "abs of a value of type %s", val_type(f->v));
     *out = whole ? val_int(i < 0 ? -i : i) : val_float(fabs(x));
     return true;
 }
@@ -191,7 +191,7 @@ static bool f_round(struct render *r, const struct filter_call *f, struct val *o
     int64_t i, digits = 0;
     bool whole;
     if (!val_number(f->v, &x, &i, &whole) || (f->given[0] && !args_int(r, "round", &f->arg[0], &digits)))
-        return render_fail(r, ERR_ARG, "round of a value of type %s", val_type(f->v));
+        return render_fail(r, ERR_FORMAT, "round of a value of type %s", val_type(f->v));
     if (digits < -15 || digits > 15)
         return render_fail(r, ERR_UNSUPPORTED, "round to %lld digits is not supported", (long long)digits);
     scale = pow(10, (double)digits);
@@ -209,18 +209,18 @@ static bool f_tojson(struct render *r, const struct filter_call *f, struct val *
     char sep[2][16];
     if (f->arg[1].kind != V_NONE) {
         if (!args_int(r, "tojson", &f->arg[1], &indent) || indent < 0 || indent > 16)
-            return render_fail(r, ERR_ARG, "tojson: indent must be 0 to 16");
+            return render_fail(r, ERR_FORMAT, "tojson: indent must be 0 to 16");
         st.indent = (int)indent;
         st.comma = ",";
     }
     if (f->arg[2].kind != V_NONE) {
         const struct val *v = &f->arg[2];
         if (v->kind != V_SEQ || v->u.seq->n != 2)
-            return render_fail(r, ERR_ARG, "tojson: separators are two strings");
+            return render_fail(r, ERR_FORMAT, "tojson: separators are two strings");
         for (int i = 0; i < 2; i++) {
             struct tstr s;
             if (!args_str(r, "tojson", &v->u.seq->v[i], &s) || s.len >= sizeof sep[0])
-                return render_fail(r, ERR_ARG, "tojson: separators are two short strings");
+                return render_fail(r, ERR_FORMAT, "tojson: separators are two short strings");
             memcpy(sep[i], s.s, s.len);
             sep[i][s.len] = 0;
         }

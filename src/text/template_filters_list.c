@@ -29,7 +29,7 @@ static bool f_last(struct render *r, const struct filter_call *f, struct val *ou
 {
     struct tseq *s;
     if (f->v->kind == V_SEQ && f->v->u.seq->kind == SEQ_STREAM)
-        return render_fail(r, ERR_ARG, "last of a generator; make a list of it first");
+        return render_fail(r, ERR_FORMAT, "last of a generator; make a list of it first");
     if (!val_iterate(r, f->v, &s))
         return false;
     *out = s->n ? s->v[s->n - 1] : val_undef("the last item of nothing", 24);
@@ -77,7 +77,7 @@ static bool f_items(struct render *r, const struct filter_call *f, struct val *o
     if (f->v->kind == V_UNDEF)
         return seq_new(r, SEQ_STREAM, 0, out);
     if (f->v->kind != V_MAP)
-        return render_fail(r, ERR_ARG, "items of a value of type %s", val_type(f->v));
+        return render_fail(r, ERR_FORMAT, "items of a value of type %s", val_type(f->v));
     return eval_method(r, &m, &none, out);
 }
 
@@ -101,14 +101,14 @@ static bool f_select(struct render *r, const struct filter_call *f, struct val *
     struct args *a = f->all;
     struct tseq *s;
     if (a->n_named || (attr && a->n == 0))
-        return render_fail(r, ERR_ARG, "%s takes %s", f->name, attr ? "an attribute, a test and its arguments" : "a test and its arguments");
+        return render_fail(r, ERR_FORMAT, "%s takes %s", f->name, attr ? "an attribute, a test and its arguments" : "a test and its arguments");
     if (!val_iterate(r, f->v, &s) || !seq_new(r, SEQ_STREAM, 0, out))
         return false;
     for (size_t i = 0; i < s->n; i++) {
         struct val v = s->v[i];
         bool yes;
         if (attr && a->v[0].kind != V_STR && a->v[0].kind != V_INT)
-            return render_fail(r, ERR_ARG, "%s: the attribute is a %s", f->name, val_type(&a->v[0]));
+            return render_fail(r, ERR_FORMAT, "%s: the attribute is a %s", f->name, val_type(&a->v[0]));
         if ((attr && !eval_path(r, &s->v[i], &a->v[0], &v)) || !passes(r, a, attr, &v, &yes))
             return false;
         if (yes != reject && !seq_push(r, out->u.seq, s->v[i]))
@@ -126,11 +126,11 @@ static bool map_attr(struct render *r, const struct args *a, const struct val **
         else if (str_is(a->names[i].u.s, "default"))
             *absent = &a->named[i];
         else
-            return render_fail(r, ERR_ARG, "map: the argument %.*s is unknown", (int)a->names[i].u.s.len, a->names[i].u.s.s);
+            return render_fail(r, ERR_FORMAT, "map: the argument %.*s is unknown", (int)a->names[i].u.s.len, a->names[i].u.s.s);
     }
     if (*attr && (*attr)->kind != V_STR && (*attr)->kind != V_INT)
-        return render_fail(r, ERR_ARG, "map: the attribute is a %s", val_type(*attr));
-    return (*attr != NULL) != (a->n > 0) || render_fail(r, ERR_ARG, "map takes attribute=NAME, or a filter and its arguments");
+        return render_fail(r, ERR_FORMAT, "map: the attribute is a %s", val_type(*attr));
+    return (*attr != NULL) != (a->n > 0) || render_fail(r, ERR_FORMAT, "map takes attribute=NAME, or a filter and its arguments");
 }
 
 static bool f_map(struct render *r, const struct filter_call *f, struct val *out)
@@ -212,7 +212,7 @@ static bool f_sort(struct render *r, const struct filter_call *f, struct val *ou
 {
     struct tseq *s;
     if (f->arg[2].kind != V_NONE && f->arg[2].kind != V_STR && f->arg[2].kind != V_INT)
-        return render_fail(r, ERR_ARG, "sort: the attribute is a %s", val_type(&f->arg[2]));
+        return render_fail(r, ERR_FORMAT, "sort: the attribute is a %s", val_type(&f->arg[2]));
     return val_iterate(r, f->v, &s) && sorted(r, s, &f->arg[2], val_truth(&f->arg[1]), val_truth(&f->arg[0]), out);
 }
 
@@ -220,7 +220,7 @@ static bool f_dictsort(struct render *r, const struct filter_call *f, struct val
 {
     struct val items, at = val_int(f->arg[1].kind == V_STR && str_is(f->arg[1].u.s, "value"));
     if (f->v->kind != V_MAP)
-        return render_fail(r, ERR_ARG, "dictsort of a value of type %s", val_type(f->v));
+        return render_fail(r, ERR_FORMAT, "dictsort of a value of type %s", val_type(f->v));
     return f_items(r, f, &items) && sorted(r, items.u.seq, &at, val_truth(&f->arg[0]), val_truth(&f->arg[2]), out);
 }
 

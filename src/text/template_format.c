@@ -59,7 +59,7 @@ static bool read_percent(struct render *r, struct tstr s, size_t *at, struct for
     if (!read_number(r, s, at, WIDTH_MAX, &f->width) || !read_precision(r, s, at, &f->precision))
         return false;
     f->type = *at < s.len ? s.s[(*at)++] : 0;
-    return f->type || render_fail(r, ERR_ARG, "a format is not complete");
+    return f->type || render_fail(r, ERR_FORMAT, "a format is not complete");
 }
 
 static bool is_align(char c)
@@ -131,9 +131,9 @@ static bool put_padded(struct render *r, struct marked *m, const struct form *f,
 static bool put_text(struct render *r, struct marked *m, const struct form *f, struct tstr s)
 {
     if (f->align == '=')
-        return render_fail(r, ERR_ARG, "\"=\" in the form of a string");
+        return render_fail(r, ERR_FORMAT, "\"=\" in the form of a string");
     if (f->sign || f->alt || f->comma)
-        return render_fail(r, ERR_ARG, "the form of a string has a sign, \"#\" or \",\"");
+        return render_fail(r, ERR_FORMAT, "the form of a string has a sign, \"#\" or \",\"");
     if (f->precision >= 0 && (size_t)f->precision < str_chars(s))
         s = str_part(s, 0, str_offset(s, (size_t)f->precision));
     return put_padded(r, m, f, "", s, false);
@@ -188,7 +188,7 @@ static bool put_number(struct render *r, struct marked *m, const struct form *f,
     bool whole, known;
     char type = f->type;
     if (!val_number(v, &x, &i, &whole))
-        return render_fail(r, ERR_ARG, "a form of numbers for a value of type %s", val_type(v));
+        return render_fail(r, ERR_FORMAT, "a form of numbers for a value of type %s", val_type(v));
     bool negative = whole ? i < 0 : signbit(x) != 0;
     if (whole && (!type || strchr("diuxXob", type))) {
         known = f->precision < 0;
@@ -248,12 +248,12 @@ bool str_format(struct render *r, struct tstr s, const struct val *args, struct 
         if (f.type == '%')
             marked_own(&m, "%", 1);
         else if (used == n)
-            ok = render_fail(r, ERR_ARG, "more formats than values");
+            ok = render_fail(r, ERR_FORMAT, "more formats than values");
         else
             ok = put_percent(r, &m, &f, &v[used++]);
     }
     if (ok && used < n && (tuple || args->kind != V_MAP))
-        ok = render_fail(r, ERR_ARG, "more values than formats");
+        ok = render_fail(r, ERR_FORMAT, "more values than formats");
     if (ok) {
         marked_put(&m, str_part(s, done, s.len - done));
         ok = val_from_marked(r, &m, out);
@@ -281,9 +281,9 @@ static bool field_root(struct render *r, struct fields *fs, struct tstr name, st
         fs->numbers |= name.len > 0;
         i = name.len ? i : fs->next++;
         if (fs->counts && fs->numbers)
-            return render_fail(r, ERR_ARG, "format: fields with numbers and fields without");
+            return render_fail(r, ERR_FORMAT, "format: fields with numbers and fields without");
         if (i >= fs->args->n)
-            return render_fail(r, ERR_ARG, "format: there is no argument %zu", i);
+            return render_fail(r, ERR_FORMAT, "format: there is no argument %zu", i);
         *out = fs->args->v[i];
         return true;
     }
@@ -292,7 +292,7 @@ static bool field_root(struct render *r, struct fields *fs, struct tstr name, st
             *out = fs->args->named[i];
             return true;
         }
-    return render_fail(r, ERR_ARG, "format: there is no argument \"%.*s\"", (int)name.len, name.s);
+    return render_fail(r, ERR_FORMAT, "format: there is no argument \"%.*s\"", (int)name.len, name.s);
 }
 
 static size_t up_to(struct tstr s, size_t at, const char *set)
@@ -341,7 +341,7 @@ static bool put_field(struct render *r, struct fields *fs, struct tstr field, st
     if (number && !convert.len && !bare)
         return put_number(r, m, &f, &v);
     if ((v.kind != V_STR && !convert.len && !bare) || (f.type && f.type != 's'))
-        return render_fail(r, ERR_ARG, "format: the form \"%.*s\" of a value of type %s", (int)spec.len, spec.s, val_type(&v));
+        return render_fail(r, ERR_FORMAT, "format: the form \"%.*s\" of a value of type %s", (int)spec.len, spec.s, val_type(&v));
     marked_init(&text);
     bool ok = (str_is(convert, "!r") ? val_repr(r, &v, &text) : val_str(r, &v, &text)) && val_from_marked(r, &text, &s) &&
               put_text(r, m, &f, s.u.s);
@@ -363,7 +363,7 @@ bool str_format_fields(struct render *r, struct tstr s, struct args *args, struc
             marked_put(&m, str_part(s, at, 1));
             done = at + 2;
         } else if (s.s[at] == '}' || end == s.len) {
-            ok = render_fail(r, ERR_ARG, "format: a single brace");
+            ok = render_fail(r, ERR_FORMAT, "format: a single brace");
         } else if (s.s[end] == '{') {
             ok = render_fail(r, ERR_UNSUPPORTED, "format: a form within a form is not supported");
         } else {

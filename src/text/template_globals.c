@@ -27,7 +27,7 @@ static bool call_range(struct render *r, struct args *a, struct val *out)
     if (!args_int(r, "range", &v[0], &from) || !args_int(r, "range", &v[1], &to) || !args_int(r, "range", &v[2], &by))
         return false;
     if (by == 0)
-        return render_fail(r, ERR_ARG, "range: the step is 0");
+        return render_fail(r, ERR_FORMAT, "range: the step is 0");
     const int64_t lim = (int64_t)1 << 60;
     if (from > lim || from < -lim || to > lim || to < -lim || by > lim || by < -lim)
         return render_fail(r, ERR_LIMIT, "range: a number is too large");
@@ -47,7 +47,7 @@ static bool fill_map(struct render *r, enum val_kind kind, const char *what, str
     if (!map_new(r, kind, out))
         return false;
     if (a->n > 1 || (a->n == 1 && a->v[0].kind != V_MAP))
-        return render_fail(r, ERR_ARG, "%s takes a dict and arguments by name", what);
+        return render_fail(r, ERR_FORMAT, "%s takes a dict and arguments by name", what);
     for (size_t i = 0; a->n == 1 && i < a->v[0].u.map->n; i++)
         if (!map_set(r, out->u.map, a->v[0].u.map->keys[i], a->v[0].u.map->vals[i]))
             return false;
@@ -75,7 +75,7 @@ static bool call_raise(struct render *r, struct args *a, struct val *out)
     (void)out;
     if (!args_take(r, "raise_exception", a, names, 1, 1, &v) || !val_to_str(r, &v, &s))
         return false;
-    return render_fail(r, ERR_ARG, "%.*s", (int)(s.len < 800 ? s.len : 800), s.s);
+    return render_refuse(r, s.s, s.len);
 }
 
 static bool call_strftime(struct render *r, struct args *a, struct val *out)
@@ -89,7 +89,7 @@ static bool call_strftime(struct render *r, struct args *a, struct val *out)
     if (!args_take(r, "strftime_now", a, names, 1, 1, &v) || !args_str(r, "strftime_now", &v, &s))
         return false;
     if (s.len >= sizeof format || memchr(s.s, 0, s.len) || !localtime_r(&now, &tm))
-        return render_fail(r, ERR_ARG, "strftime_now: this format cannot be used");
+        return render_fail(r, ERR_FORMAT, "strftime_now: this format cannot be used");
     memcpy(format, s.s, s.len);
     format[s.len] = 0;
     size_t n = s.len ? strftime(text, sizeof text, format, &tm) : 0;

@@ -16,7 +16,7 @@ static bool no_names(struct render *r, const char *name, struct args *a, size_t 
     if (a->n_named)
         return render_fail(r, ERR_UNSUPPORTED, "%s: the argument %.*s by name is not supported", name, (int)a->names[0].u.s.len,
                            a->names[0].u.s.s);
-    return (a->n >= low && a->n <= high) || render_fail(r, ERR_ARG, "%s: %zu arguments are given", name, a->n);
+    return (a->n >= low && a->n <= high) || render_fail(r, ERR_FORMAT, "%s: %zu arguments are given", name, a->n);
 }
 
 static bool m_strip(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
@@ -97,7 +97,7 @@ static bool m_pad(struct render *r, const struct val *v, const char *name, struc
     if (!no_names(r, name, a, 1, name[0] == 'z' ? 1 : 2) || !args_int(r, name, &a->v[0], &width) ||
         (a->n == 2 && !args_str(r, name, &a->v[1], &fill)))
         return false;
-    return str_chars(fill) == 1 ? str_pad(r, v->u.s, name, width, fill, out) : render_fail(r, ERR_ARG, "%s: the fill is not one character", name);
+    return str_chars(fill) == 1 ? str_pad(r, v->u.s, name, width, fill, out) : render_fail(r, ERR_FORMAT, "%s: the fill is not one character", name);
 }
 
 static bool m_format(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
@@ -124,7 +124,7 @@ static bool m_find(struct render *r, const struct val *v, const char *name, stru
     if (r->err->code)
         return false;
     if (!found && strstr(name, "index"))
-        return render_fail(r, ERR_ARG, "%s: the text is not in the string", name);
+        return render_fail(r, ERR_FORMAT, "%s: the text is not in the string", name);
     *out = val_int(found ? (int64_t)str_chars(str_part(v->u.s, 0, at)) : -1);
     return true;
 }
@@ -161,7 +161,7 @@ static bool m_join(struct render *r, const struct val *v, const char *name, stru
         return false;
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].kind != V_STR)
-            return render_fail(r, ERR_ARG, "join: item %zu is a %s, not a string", i, val_type(&s->v[i]));
+            return render_fail(r, ERR_FORMAT, "join: item %zu is a %s, not a string", i, val_type(&s->v[i]));
     return str_join(r, v->u.s, s, out);
 }
 
@@ -184,7 +184,7 @@ static bool m_partition(struct render *r, const struct val *v, const char *name,
     if (!no_names(r, name, a, 1, 1) || !args_str(r, name, &a->v[0], &sep) || !render_step(r, s.len / 8))
         return false;
     if (sep.len == 0)
-        return render_fail(r, ERR_ARG, "%s: the separator is empty", name);
+        return render_fail(r, ERR_FORMAT, "%s: the separator is empty", name);
     bool found = name[0] == 'r' ? str_find_last(r, s, sep, &at) : str_find(s, sep, 0, &at);
     if (r->err->code)
         return false;
@@ -248,13 +248,13 @@ static bool m_index(struct render *r, const struct val *v, const char *name, str
             return true;
         }
     }
-    return render_fail(r, ERR_ARG, "index: the value is not in the list");
+    return render_fail(r, ERR_FORMAT, "index: the value is not in the list");
 }
 
 static bool m_cycle(struct render *r, const struct val *v, const char *name, struct args *a, struct val *out)
 {
     if (a->n == 0 || a->n_named)
-        return render_fail(r, ERR_ARG, "%s: nothing to take turns", name);
+        return render_fail(r, ERR_FORMAT, "%s: nothing to take turns", name);
     *out = a->v[v->u.loop->i % a->n];
     return true;
 }

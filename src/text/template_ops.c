@@ -132,7 +132,7 @@ static bool order_of(struct render *r, const struct val *a, const struct val *b,
             *order = (s->n > t->n) - (s->n < t->n);
         return true;
     }
-    return render_fail(r, ERR_ARG, "'%s' between %s and %s", op, val_type(a), val_type(b));
+    return render_fail(r, ERR_FORMAT, "'%s' between %s and %s", op, val_type(a), val_type(b));
 }
 
 bool val_less(struct render *r, const struct val *a, const struct val *b, int *order, const char *op)
@@ -147,7 +147,7 @@ bool val_in(struct render *r, const struct val *item, const struct val *in, bool
     *out = false;
     if (in->kind == V_STR) {
         if (item->kind != V_STR)
-            return render_fail(r, ERR_ARG, "'in' of a string needs a string, not a %s", val_type(item));
+            return render_fail(r, ERR_FORMAT, "'in' of a string needs a string, not a %s", val_type(item));
         *out = str_find(in->u.s, item->u.s, 0, &at);
         return render_step(r, in->u.s.len / 16);
     }
@@ -221,7 +221,7 @@ static bool arith_int(struct render *r, enum op op, int64_t a, int64_t b, struct
 {
     const int64_t lim = (int64_t)1 << 62;
     if ((op == OP_DIV_ || op == OP_FLOOR_ || op == OP_MOD_) && b == 0)
-        return render_fail(r, ERR_ARG, "division by zero");
+        return render_fail(r, ERR_FORMAT, "division by zero");
     if (a >= lim || a <= -lim || b >= lim || b <= -lim)
         return too_large(r);
     int64_t product;
@@ -258,7 +258,7 @@ static bool arith_int(struct render *r, enum op op, int64_t a, int64_t b, struct
 static bool arith_float(struct render *r, enum op op, double a, double b, struct val *out)
 {
     if ((op == OP_DIV_ || op == OP_FLOOR_ || op == OP_MOD_) && b == 0)
-        return render_fail(r, ERR_ARG, "division by zero");
+        return render_fail(r, ERR_FORMAT, "division by zero");
     double mod = op == OP_MOD_ ? fmod(a, b) : 0;
     if (mod != 0 && (mod < 0) != (b < 0))
         mod += b;
@@ -332,7 +332,7 @@ bool val_binary(struct render *r, enum op op, const struct val *a, const struct 
         return a_whole && b_whole ? arith_int(r, op, i, k, out) : arith_float(r, op, x, y, out);
     if (a->kind == V_UNDEF || b->kind == V_UNDEF) {
         const struct val *u = a->kind == V_UNDEF ? a : b;
-        return render_fail(r, ERR_ARG, "'%.*s' is undefined", (int)(u->u.s.len < 80 ? u->u.s.len : 80), u->u.s.s);
+        return render_fail(r, ERR_FORMAT, "'%.*s' is undefined", (int)(u->u.s.len < 80 ? u->u.s.len : 80), u->u.s.s);
     }
     if (op == OP_ADD_ && repeatable(a) && a->kind == b->kind && (a->kind == V_STR || a->u.seq->kind == b->u.seq->kind))
         return add_values(r, a, b, out);
@@ -342,7 +342,7 @@ bool val_binary(struct render *r, enum op op, const struct val *a, const struct 
         return repeat(r, b, i, out);
     if (op == OP_MOD_ && a->kind == V_STR)
         return str_format(r, a->u.s, b, out);
-    return render_fail(r, ERR_ARG, "'%s' between %s and %s", names[op], val_type(a), val_type(b));
+    return render_fail(r, ERR_FORMAT, "'%s' between %s and %s", names[op], val_type(a), val_type(b));
 }
 
 /* ---- slices ---- */
@@ -370,7 +370,7 @@ bool val_slice(struct render *r, const struct val *v, const struct val *start, c
         return true;
     }
     if (!slice_part(r, step, 1, &by) || by == 0 || by > INT32_MAX || by < -INT32_MAX)
-        return render_fail(r, ERR_ARG, "the step of a slice cannot be this");
+        return render_fail(r, ERR_FORMAT, "the step of a slice cannot be this");
     size_t len = v->kind == V_STR ? str_chars(v->u.s) : v->u.seq->n;
     int64_t n = (int64_t)len;
     if (!render_step(r, v->kind == V_STR ? v->u.s.len / 16 : 0) || !slice_part(r, start, by > 0 ? 0 : n - 1, &from) ||

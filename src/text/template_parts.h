@@ -199,6 +199,8 @@ struct render {
 bool render_step(struct render *r, size_t work);
 /* Fills r->err with name and line; returns false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) ATTR_PRINTF(3, 4);
+/* The same in the template's own words, which are for whoever wrote the messages: neither name nor line. */
+bool render_refuse(struct render *r, const char *words, size_t len);
 void *render_alloc(struct render *r, size_t size); /* zeroed; NULL = failed */
 
 /* ---- template_value.c ---- */

@@ -239,7 +239,7 @@ static bool json(struct render *r, const struct val *v, const struct json_style 
 static bool json_seq(struct render *r, const struct tseq *s, const struct json_style *st, int depth, struct marked *out)
 {
     if (s->kind > SEQ_TUPLE)
-        return render_fail(r, ERR_ARG, "tojson of a generator or a view; make a list of it first");
+        return render_fail(r, ERR_FORMAT, "tojson of a generator or a view; make a list of it first");
     own(out, "[");
     for (size_t i = 0; i < s->n; i++) {
         if (i)
@@ -333,7 +333,7 @@ static bool json(struct render *r, const struct val *v, const struct json_style 
     case V_MAP:
         return json_map(r, v->u.map, st, depth, out);
     default:
-        return render_fail(r, ERR_ARG, "tojson of a value of type %s", val_type(v));
+        return render_fail(r, ERR_FORMAT, "tojson of a value of type %s", val_type(v));
     }
 }
 

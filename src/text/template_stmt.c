@@ -24,7 +24,7 @@ static bool assign(struct render *r, const struct node *target, struct val v)
         for (const struct node *m = target->a; m; m = m->next)
             n++;
         if (s->n != n)
-            return render_fail(r, ERR_ARG, "%zu values for %zu names", s->n, n);
+            return render_fail(r, ERR_FORMAT, "%zu values for %zu names", s->n, n);
         for (const struct node *m = target->a; m; m = m->next)
             if (!assign(r, m, s->v[i++]))
                 return false;
@@ -32,9 +32,9 @@ static bool assign(struct render *r, const struct node *target, struct val v)
     }
     struct val space;
     if (target->kind != N_ATTR || !eval(r, target->a, &space))
-        return target->kind == N_ATTR ? false : render_fail(r, ERR_ARG, "this cannot be assigned to");
+        return target->kind == N_ATTR ? false : render_fail(r, ERR_FORMAT, "this cannot be assigned to");
     if (space.kind != V_SPACE)
-        return render_fail(r, ERR_ARG, "an attribute can be assigned to a namespace only, not to a %s", val_type(&space));
+        return render_fail(r, ERR_FORMAT, "an attribute can be assigned to a namespace only, not to a %s", val_type(&space));
     return map_set(r, space.u.map, val_strn(target->s), v);
 }
 
@@ -154,7 +154,7 @@ static bool bind_args(struct render *r, const struct tmacro *m, struct args *a)
         for (size_t k = 0; k < a->n_named; k++)
             if (str_same(a->names[k].u.s, p->s)) {
                 if (given)
-                    return render_fail(r, ERR_ARG, "the macro %.*s gets its argument %.*s twice", (int)m->node->s.len,
+                    return render_fail(r, ERR_FORMAT, "the macro %.*s gets its argument %.*s twice", (int)m->node->s.len,
                                        m->node->s.s, (int)p->s.len, p->s.s);
                 v = a->named[k];
                 given = true;
@@ -170,7 +170,7 @@ static bool bind_args(struct render *r, const struct tmacro *m, struct args *a)
             n_used++;
         }
     if (a->n > i || n_used < a->n_named)
-        return render_fail(r, ERR_ARG, "the macro %.*s gets more arguments than it takes", (int)m->node->s.len, m->node->s.s);
+        return render_fail(r, ERR_FORMAT, "the macro %.*s gets more arguments than it takes", (int)m->node->s.len, m->node->s.s);
     return true;
 }
 

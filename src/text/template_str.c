@@ -129,7 +129,7 @@ bool str_split(struct render *r, struct tstr s, const struct tstr *sep, int64_t 
         return from_right && most >= 0 ? render_fail(r, ERR_UNSUPPORTED, "rsplit by white space with a maximum is not supported")
                                        : split_words(r, s, most, out->u.seq);
     if (sep->len == 0)
-        return render_fail(r, ERR_ARG, "split: the separator is empty");
+        return render_fail(r, ERR_FORMAT, "split: the separator is empty");
     for (int64_t n = 0; most < 0 || n < most; n++) {
         if (!(from_right ? str_find_last(r, s, *sep, &at) : str_find(s, *sep, 0, &at)))
             break; /* also when that was too much */

@@ -134,7 +134,7 @@ static bool is_divisible(struct render *r, const struct val *v, const struct val
     if (!whole(r, v, &i) || !whole(r, arg, &by))
         return false;
     if (by == 0)
-        return render_fail(r, ERR_ARG, "division by zero");
+        return render_fail(r, ERR_FORMAT, "division by zero");
     *out = by == -1 || i % by == 0;
     return true;
 }
@@ -231,7 +231,7 @@ bool eval_test(struct render *r, const char *name, size_t len, const struct val 
         if (!str_is(s, tests[i].name))
             continue;
         if (a->n != (size_t)tests[i].n_args || a->n_named)
-            return render_fail(r, ERR_ARG, "the test %s takes %d arguments", tests[i].name, tests[i].n_args);
+            return render_fail(r, ERR_FORMAT, "the test %s takes %d arguments", tests[i].name, tests[i].n_args);
         return tests[i].test(r, v, a->n ? &a->v[0] : &none, out);
     }
     return render_fail(r, ERR_UNSUPPORTED, "the test '%.*s' is unknown or not supported", (int)(len < 60 ? len : 60), name);

@@ -248,7 +248,7 @@ bool val_iterate(struct render *r, const struct val *v, struct tseq **out)
         *list.u.seq = (struct tseq){.kind = SEQ_LIST, .v = v->u.map->keys, .n = v->u.map->n, .cap = v->u.map->n};
         break;
     default:
-        return render_fail(r, ERR_ARG, "a value of type %s cannot be iterated over", val_type(v));
+        return render_fail(r, ERR_FORMAT, "a value of type %s cannot be iterated over", val_type(v));
     }
     *out = list.u.seq;
     return true;
