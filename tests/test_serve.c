@@ -148,7 +148,7 @@ static const struct {
     const char *param, *says; /* NULL = null; part of the message */
 } bad[] = {
     {C, "", 0, 400, NULL, "empty"},
-    {C, "{", 0, 400, NULL, "byte 0"},
+    {C, "{", 0, 400, NULL, "without an end at byte 1"},
     {C, "{\"a\":1}x", 0, 400, NULL, "byte 7"},
     {C, "[]", 0, 400, NULL, "object"},
     {C, "3", 0, 400, NULL, "object"},
@@ -188,9 +188,12 @@ static const struct {
     {C, "{\"prompt\":\"a\",\"logit_bias\":[]}", 0, 400, "logit_bias", "object"},
     {C, "{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", 0, 400, "logit_bias", "token id"},
     {C, "{\"prompt\":\"a\",\"logit_bias\":{\"99999999\":1}}", 0, 400, "logit_bias", "token id"},
-    {C, "{\"prompt\":\"a\",\"logit_bias\":{\"1\":\"a\"}}", 0, 400, "logit_bias", "-100"},
+    {C, "{\"prompt\":\"a\",\"logit_bias\":{\"1\":\"a\"}}", 0, 400, "logit_bias", "-100 to 100, not a string"},
+    {C, "{\"prompt\":\"a\",\"logit_bias\":{\"1\":101}}", 0, 400, "logit_bias", "is 101; it must be -100"},
+    {C, "{\"prompt\":\"a\",\"seed\":9007199254740992}", 0, 400, "seed", "is 9007199254740992; it must be -9007199254740991 to 9007199254740991"},
     {C, "{\"prompt\":\"a\",\"model\":1}", 0, 400, "model", "string"},
-    {"/tokenize", "{}", 0, 400, "content", "string"},
+    {"/tokenize", "{}", 0, 400, "content", "missing"},
+    {"/detokenize", "{}", 0, 400, "tokens", "missing"},
     {"/tokenize", "{\"content\":\"a\",\"add_special\":1}", 0, 400, "add_special", "true or false"},
     {"/detokenize", "{\"tokens\":\"a\"}", 0, 400, "tokens", "list"},
     {"/detokenize", "{\"tokens\":[123456789]}", 0, 400, "tokens", "vocabulary"},
@@ -212,6 +215,48 @@ START_TEST(refused)
         ck_assert_str_eq(str_at(a.json, "error.param"), bad[_i].param);
     else
         ck_assert(cJSON_IsNull(at_path(a.json, "error.param")));
+    answer_fini(&a);
+}
+END_TEST
+
+#define CHAT "/v1/chat/completions"
+#define TOOL "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1,\"tool_choice\":\"required\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":"
+
+/* What a template does not take is told to the client without the place of a file. */
+START_TEST(templates_of_others)
+{
+    static const struct {
+        const char *body, *param, *says;
+    } rows[] = {
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]}", "messages",
+         "the chat template refuses these messages: user and assistant must alternate"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"chat_template_kwargs\":{\"messages\":[{\"role\":\"user\"}]}}",
+         "chat_template_kwargs", "must not have 'messages'"},
+        {"{" TOOL "{\"$ref\":\"#/$defs/none\"}}}]}", "tools", "tools/look#: $ref"},
+    };
+    const char *args[] = {"-m", test_path("golden/models/gemma3"), NULL};
+    struct child c;
+    child_start(&c, args);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct answer a = ask(&c, "POST", CHAT, rows[i].body);
+        const char *message = str_at(a.json, "error.message");
+        test_that(a.status == 400 && strstr(message, rows[i].says), "%s: %d %s", rows[i].body, a.status, message);
+        test_that(!strstr(message, "gemma3") && !strstr(message, "line "), "%s: %s", rows[i].body, message);
+        test_that(strcmp(str_at(a.json, "error.param"), rows[i].param) == 0, "%s: of %s", rows[i].body, str_at(a.json, "error.param"));
+        answer_fini(&a);
+    }
+    child_stop(&c);
+}
+END_TEST
+
+/* References in the parameters of a tool begin there. */
+START_TEST(references_of_tools)
+{
+    struct answer a = ask(&server, "POST", CHAT,
+                          "{" TOOL "{\"$defs\":{\"n\":{\"const\":\"here\"}},\"type\":\"object\",\"properties\":{\"where\":"
+                          "{\"$ref\":\"#/$defs/n\"}},\"required\":[\"where\"],\"additionalProperties\":false}}}],\"max_completion_tokens\":100}");
+    ck_assert_msg(a.status == 200, "%s", buf_str(&a.body));
+    ck_assert_msg(strstr(buf_str(&a.body), "here"), "%s", buf_str(&a.body)); /* the only text that fits */
     answer_fini(&a);
 }
 END_TEST
@@ -324,6 +369,33 @@ START_TEST(errors_tell_no_text)
     ck_assert_int_eq(a.status, 400);
     ck_assert_msg(!strstr(buf_str(&a.body), "xyzzy"), "%s", buf_str(&a.body));
     answer_fini(&a);
+}
+END_TEST
+
+/* A request that can be read in two ways is refused, and its connection ends. */
+START_TEST(frames)
+{
+#define POST "POST /tokenize HTTP/1.1\r\n"
+    static const struct {
+        const char *request;
+        int status;
+        const char *says; /* NULL = libmicrohttpd's own words */
+    } rows[] = {
+        {POST "Host: x\r\nContent-Length: 15\r\nContent-Length: 15\r\nConnection: close\r\n\r\n{\"content\":\"a\"}", 200, NULL},
+        {POST "Host: x\r\nContent-Length: 15\r\nContent-Length: 16\r\n\r\n{\"content\":\"a\"}", 400, "two different"},
+        {POST "Host: x\r\nContent-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{\"content\":\"a\"}\r\n0\r\n\r\n", 400, "exclude each other"},
+        {POST "Content-Length: 15\r\n\r\n{\"content\":\"a\"}", 400, NULL},
+        {"GET /v1/models/forge-tiny%00 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "NUL"},
+        {"GET /v1/models/forge-tiny%2500 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404, "model"},
+        {"GET /health%00 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "NUL"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct answer a = ask_raw(&server, rows[i].request, strlen(rows[i].request));
+        test_that(a.status == rows[i].status && (!rows[i].says || strstr(str_at(a.json, "error.message"), rows[i].says)), "%s: %d %s",
+                  rows[i].request, a.status, buf_str(&a.body));
+        answer_fini(&a);
+    }
+#undef POST
 }
 END_TEST
 
@@ -644,14 +716,17 @@ int main(void)
     tcase_add_test(one, fields);
     tcase_add_test(one, stream_is_the_whole);
     tcase_add_loop_test(one, refused, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(one, references_of_tools);
     tcase_add_test(one, deep_and_long);
     tcase_add_test(one, too_large);
     tcase_add_test(one, too_large_in_chunks);
     tcase_add_test(one, long_headers);
     tcase_add_loop_test(one, errors_tell_no_text, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(one, frames);
     tcase_add_test(one, methods);
     tcase_add_loop_test(one, client_leaves, 0, 2);
     tcase_add_test(one, together_as_alone);
+    tcase_add_test(own, templates_of_others);
     tcase_add_test(own, keys);
     tcase_add_test(own, overload);
     tcase_add_test(own, errors_tell_no_path);

@@ -328,6 +328,29 @@ START_TEST(takes_nothing)
 }
 END_TEST
 
+/* A connection without a request ends long before one that had its first. */
+START_TEST(silent)
+{
+    static const char get[] = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct http_conn none;
+    struct answer one = {.json = NULL};
+    struct err err = {0};
+    char rest[16];
+    open_all(1);
+    server->head_wait = 0.05;
+    ask_open(&at, &one.conn);
+    ck_assert_int_eq(http_send(&one.conn, get, sizeof get - 1, &err), 0);
+    read_answer(&one);
+    ask_open(&at, &none);
+    ck_assert_int_eq(read(none.fd, rest, sizeof rest), 0);
+    ck_assert_int_eq(http_send(&one.conn, get, sizeof get - 1, &err), 0);
+    ck_assert_int_gt(read(one.conn.fd, rest, sizeof rest), 0);
+    answer_fini(&one);
+    http_close(&none);
+    close_all();
+}
+END_TEST
+
 /* ---- a device that fails ---- */
 
 /* This backend is not opened again: the request ends, /health tells, and the next one clears it. */
@@ -357,11 +380,11 @@ END_TEST
 
 /* ---- the end ---- */
 
-/* Who runs and who waits are answered; who comes on an old connection is told to come back. */
+/* Who runs and who waits are answered; who comes, on an old connection or a new one, is told to come back. */
 START_TEST(drains_all)
 {
     struct http_conn running, waiting;
-    struct answer late = {.json = NULL};
+    struct answer late = {.json = NULL}, health;
     struct streamed s = {.n_events = 0}, t = {.n_events = 0};
     struct err err = {0};
     char value[32];
@@ -380,6 +403,13 @@ START_TEST(drains_all)
     ck_assert(http_header(&late.conn, "Connection", value, sizeof value));
     ck_assert_str_eq(value, "close");
     answer_fini(&late);
+    late = ask(&at, "POST", C, "{\"prompt\":\"a\"}");
+    ck_assert_int_eq(late.status, 503);
+    answer_fini(&late);
+    health = ask(&at, "GET", "/health", NULL);
+    ck_assert_int_eq(health.status, 503);
+    ck_assert_str_eq(str_at(health.json, "status"), "draining");
+    answer_fini(&health);
     while (server_n_running(server) != 2) /* its own end is seen a little later */
         usleep(1000);
     gate_open();
@@ -406,6 +436,7 @@ int main(void)
     tcase_add_loop_test(tc, leaves_in_a_prompt, 0, 2);
     tcase_add_test(tc, half_closed);
     tcase_add_test(tc, takes_nothing);
+    tcase_add_test(tc, silent);
     tcase_add_loop_test(tc, device_fails, 0, 2);
     tcase_add_test(tc, drains_all);
     suite_add_tcase(s, tc);

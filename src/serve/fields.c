@@ -2,11 +2,19 @@
  * wrong one is told by its name, an unknown one is left alone, null is as if it
  * were not there. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "serve/server.h"
+
+/* Whole numbers with all their digits. */
+static const char *spell(double v, char *out, size_t size)
+{
+    snprintf(out, size, fabs(v) < 1e17 && floor(v) >= v ? "%.0f" : "%.15g", v);
+    return out;
+}
 
 static bool read_one(const struct field *f, const cJSON *item, void *at, struct api_error *e)
 {
@@ -20,11 +28,12 @@ static bool read_one(const struct field *f, const cJSON *item, void *at, struct 
     if (!cJSON_IsNumber(item))
         return api_fail(e, 400, f->name, "'%s' must be %s, not %s.", f->name, what, json_kind(item));
     double v = item->valuedouble;
+    char given[32], min[32], max[32];
     if (!isfinite(v) || (f->type == FIELD_INT && v - floor(v) > 0))
-        return api_fail(e, 400, f->name, "'%s' must be %s, not %g.", f->name, what, v);
+        return api_fail(e, 400, f->name, "'%s' must be %s, not %s.", f->name, what, spell(v, given, sizeof given));
     if (v < f->min || v > f->max)
-        return api_fail(e, 400, f->name, f->type == FIELD_INT ? "'%s' is %.0f; it must be %.0f to %.0f." : "'%s' is %.15g; it must be %.15g to %.15g.",
-                        f->name, v, f->min, f->max);
+        return api_fail(e, 400, f->name, "'%s' is %s; it must be %s to %s.", f->name, spell(v, given, sizeof given),
+                        spell(f->min, min, sizeof min), spell(f->max, max, sizeof max));
     if (f->type == FIELD_INT)
         *(int64_t *)at = (int64_t)v;
     else

@@ -22,7 +22,6 @@
 #include "serve/server.h"
 
 #define POOL 4                     /* threads that handle requests */
-#define CONNECTIONS_MAX 1000u
 #define HEADERS_MAX ((size_t)64 << 10)
 #define SEND_BLOCK 4096
 
@@ -48,6 +47,8 @@ static struct exchange *exchange_new(struct server *s, struct MHD_Connection *co
     buf_init(&x->reply.body);
     buf_init(&x->out);
     mutex_lock(s->lock);
+    if (x->peer)
+        x->peer->asked = true;
     x->next = s->first;
     if (s->first)
         s->first->prev = x;
@@ -231,6 +232,10 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *conn, cons
     if (!x)
         return MHD_NO;
     route_begin(x, url);
+    if (!http_check(x, url)) {
+        x->drop = true;
+        return send_reply(x);
+    }
     if (length && strtoull(length, NULL, 10) > BODY_MAX) {
         x->too_large = x->drop = true;
         route_handle(x);
@@ -306,6 +311,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
         if (p->next)
             p->next->prev = p;
         s->peers = p;
+        s->n_peers++;
         *socket_context = p;
     } else if (code == MHD_CONNECTION_NOTIFY_CLOSED && p) {
         if (p->prev)
@@ -314,6 +320,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
             s->peers = p->next;
         if (p->next)
             p->next->prev = p->prev;
+        s->n_peers--;
         free(p);
         *socket_context = NULL;
     }
@@ -376,6 +383,6 @@ int http_start(struct server *s, struct err *err)
                                  MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_TIMEOUT,
                                  (unsigned)(s->p.timeout + 0.999), MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADERS_MAX,
                                  MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)POOL,
-                                 MHD_OPTION_END);
+                                 MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     return s->daemon ? 0 : err_set(err, ERR_IO, "the HTTP server does not start: %s", strerror(errno));
 }

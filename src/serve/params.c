@@ -123,8 +123,10 @@ static bool read_bias(struct api *a, int64_t n_vocab, const cJSON *body, struct 
         long long id = c->string[0] >= '0' && c->string[0] <= '9' ? strtoll(c->string, &end, 10) : -1;
         if (id < 0 || *end || id >= n_vocab)
             return api_fail(e, 400, "logit_bias", "'logit_bias' has a key that is no token id from 0 to %lld.", (long long)n_vocab - 1);
-        if (!cJSON_IsNumber(c) || !(fabs(c->valuedouble) <= 100))
-            return api_fail(e, 400, "logit_bias", "'logit_bias' of token %lld must be a number from -100 to 100.", id);
+        if (!cJSON_IsNumber(c))
+            return api_fail(e, 400, "logit_bias", "'logit_bias' of token %lld must be a number from -100 to 100, not %s.", id, json_kind(c));
+        if (!(fabs(c->valuedouble) <= 100))
+            return api_fail(e, 400, "logit_bias", "'logit_bias' of token %lld is %.15g; it must be -100 to 100.", id, c->valuedouble);
         if (a->n_bias == BIAS_MAX)
             return api_fail(e, 400, "logit_bias", "'logit_bias' has more than %d tokens.", BIAS_MAX);
         a->bias[a->n_bias++] = (struct forge_logit_bias){(int32_t)id, (float)c->valuedouble};

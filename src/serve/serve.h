@@ -33,7 +33,7 @@ const char *server_url(const struct server *s); /* "http://127.0.0.1:8001" */
 bool server_is_local(const struct server *s);   /* only this machine reaches it */
 /* Looks after clients that left, are slow or wait: to be called again after so many seconds, by one thread. */
 double server_tick(struct server *s);
-/* No new connections, and 503 for new requests; those that run go on. */
+/* 503 for new requests, also of /health; those that run go on. */
 void server_drain(struct server *s);
 size_t server_n_running(struct server *s); /* requests not answered yet */
 /* Ends what still runs, closes every connection, and stops the engine's thread.  NULL is safe. */

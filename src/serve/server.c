@@ -12,6 +12,8 @@
 #include "serve/server.h"
 
 #define UNREAD_MAX ((size_t)16 << 20)
+#define HEAD_WAIT 10.0     /* of a connection that has sent no request yet */
+#define HEAD_WAIT_FULL 1.0 /* where more than half of all connections are taken */
 #define TICK 0.1 /* seconds, at most */
 
 /* The model's file or folder without its place and its suffix: nobody outside is told of paths. */
@@ -84,6 +86,7 @@ int server_open(struct server **out, struct forge_engine *e, const struct serve_
     s->p = *p;
     s->listen_fd = -1;
     s->unread_max = UNREAD_MAX;
+    s->head_wait = HEAD_WAIT;
     atomic_init(&s->draining, false);
     atomic_init(&s->device_failed, false);
     atomic_init(&s->n_requests, 0);
@@ -122,6 +125,13 @@ static void look_after(struct exchange *x, double now)
     }
 }
 
+/* Seconds that a client may let a connection wait: those that never sent anything take the places of others. */
+static double patience(const struct server *s, const struct peer *p)
+{
+    double most = p->asked ? s->p.timeout : s->n_peers > CONNECTIONS_MAX / 2 ? HEAD_WAIT_FULL : s->head_wait;
+    return most < s->p.timeout ? most : s->p.timeout;
+}
+
 double server_tick(struct server *s)
 {
     double now = clock_now();
@@ -132,7 +142,7 @@ double server_tick(struct server *s)
         mutex_unlock(x->lock);
     }
     for (struct peer *p = s->peers; p; p = p->next)
-        if (!p->busy && p->fd >= 0 && now - p->t_since > s->p.timeout)
+        if (!p->busy && p->fd >= 0 && now - p->t_since > patience(s, p))
             shutdown(p->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes */
     bool busy = s->first != NULL;
     mutex_unlock(s->lock);
@@ -143,8 +153,12 @@ double server_tick(struct server *s)
 
 void server_drain(struct server *s)
 {
-    if (atomic_exchange(&s->draining, true))
-        return;
+    atomic_store(&s->draining, true);
+}
+
+/* No connection is taken any more. */
+static void stop_listening(struct server *s)
+{
     MHD_quiesce_daemon(s->daemon);
     close(s->listen_fd);
     s->listen_fd = -1;
@@ -180,6 +194,7 @@ void server_close(struct server *s)
         return;
     if (s->daemon) {
         server_drain(s);
+        stop_listening(s);
         end_requests(s);
         MHD_stop_daemon(s->daemon);
     } else if (s->listen_fd >= 0)

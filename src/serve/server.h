@@ -2,6 +2,7 @@
  * each other.
  *
  *   http.c      libmicrohttpd: connections, bodies in, responses out
+ *   http_check.c  requests that can be read in two ways
  *   server.c    opening, draining, closing; clients that left or are slow
  *   route.c     which handler answers which path; keys, methods, limits
  *   fields.c    members of a JSON body into a struct, by a table
@@ -33,6 +34,7 @@
 #include "base/thread.h"
 #include "serve/serve.h"
 
+#define CONNECTIONS_MAX 1000u
 #define BODY_MAX ((size_t)16 << 20) /* bytes of a request's body */
 #define URL_MAX 320
 
@@ -57,6 +59,7 @@ struct peer {
     struct peer *next, *prev;
     int fd;
     bool busy;      /* a request is being answered */
+    bool asked;     /* the head of a request came */
     double t_since; /* it has been waiting for a request */
 };
 
@@ -72,6 +75,7 @@ struct server {
     time_t t_created;
     double t_start;
     int slots;
+    double head_wait;  /* seconds that a new connection may take to send its first request's head */
     size_t unread_max; /* bytes of a stream that its client may leave untaken */
     atomic_bool draining, device_failed;
     atomic_size_t n_requests; /* of the engine that have not ended */
@@ -79,6 +83,7 @@ struct server {
     struct exchange *first;
     size_t n_exchanges;
     struct peer *peers;
+    size_t n_peers;
     struct mutex *counts_lock; /* of counts; taken last */
     struct counts counts;
 };
@@ -279,6 +284,10 @@ void logprobs_json(struct buf *out, const struct exchange *x, const struct turn 
 /* ---- http.c ---- */
 int http_start(struct server *s, struct err *err);
 void http_resume(struct exchange *x); /* under x->lock */
+/* Whether a request's head says one thing only; else there is a reply. */
+bool http_check(struct exchange *x, const char *path);
+/* For libmicrohttpd: %41 to A; a text with %00 is empty then. */
+size_t http_unescape(void *cls, struct MHD_Connection *conn, char *s);
 bool http_left(const struct exchange *x); /* under x->lock: its client has gone */
 
 /* ---- info.c, metrics.c, text.c, log.c ---- */

@@ -56,6 +56,8 @@ static bool tokenize(struct exchange *x, const cJSON *body, struct api_error *e)
     struct buf text;
     int32_t *ids;
     size_t n;
+    if (!item)
+        return api_fail(e, 400, name, "'%s' is missing.", name);
     if (!cJSON_IsString(item))
         return api_fail(e, 400, name, "'%s' must be a string, not %s.", name, json_kind(item));
     if (!fields_read(tokenize_fields, body, &f, e))
@@ -85,6 +87,8 @@ static bool detokenize(struct exchange *x, const cJSON *body, struct api_error *
     int32_t *ids = NULL;
     char *text = NULL;
     size_t n, len;
+    if (!list)
+        return api_fail(e, 400, "tokens", "'tokens' is missing.");
     if (!cJSON_IsArray(list))
         return api_fail(e, 400, "tokens", "'tokens' must be a list of ids, not %s.", json_kind(list));
     bool ok = fields_ids(list, "tokens", &ids, &n, e);
