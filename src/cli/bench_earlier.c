@@ -78,8 +78,10 @@ static int read_tests(struct earlier *e, const cJSON *root, struct err *err)
     const cJSON *results = json_get(root, "results"), *item;
     if (!cJSON_IsObject(root))
         return none(e, err, "it is no object");
-    if (!cJSON_IsArray(results) || !results->child)
+    if (!cJSON_IsArray(results))
         return none(e, err, "it has no list \"results\"");
+    if (!results->child)
+        return none(e, err, "its list \"results\" is empty");
     e->tests = mem_array((size_t)cJSON_GetArraySize(results), sizeof *e->tests);
     if (!e->tests)
         return err_set(err, ERR_NOMEM, "out of memory for %s", e->path);

@@ -44,29 +44,47 @@ struct fire { /* a level, while it runs */
 
 /* ---- one request ---- */
 
-static int take_event(const char *text, size_t len, double now, struct shot *s, double *first, double *last, struct err *err)
+struct told { /* by the events of a stream so far */
+    double first, last; /* when text came, 0 = none yet */
+    bool usage, finished;
+};
+
+static int take_choices(const cJSON *choices, double now, struct told *told, struct err *err)
+{
+    if (!cJSON_IsArray(choices))
+        return err_set(err, ERR_FORMAT, "an event whose \"choices\" are %s, not a list", json_kind(choices));
+    const cJSON *text = json_get(choices->child, "text");
+    if (text && !cJSON_IsString(text))
+        return err_set(err, ERR_FORMAT, "an event whose \"text\" is %s, not a string", json_kind(text));
+    if (text && text->valuestring[0]) {
+        told->last = now;
+        told->first = told->first > 0 ? told->first : now;
+    }
+    told->finished |= cJSON_IsString(json_get(choices->child, "finish_reason")) != 0;
+    return 0;
+}
+
+static int take_event(const char *text, size_t len, double now, struct shot *s, struct told *told, struct err *err)
 {
     cJSON *j;
     int rc = json_parse(&j, text, len, "event", err);
     if (rc < 0)
         return rc;
     const cJSON *error = json_get(j, "error"), *choices = json_get(j, "choices"), *usage = json_get(j, "usage");
-    const cJSON *t = cJSON_IsArray(choices) && choices->child ? json_get(choices->child, "text") : NULL;
     const char *why = "error";
     if (error) {
         json_get_str(error, "message", &why, "event", NULL);
         rc = err_set(err, ERR_IO, "the server ends a stream with: %s", why);
     }
-    if (cJSON_IsString(t) && t->valuestring[0]) {
-        *last = now;
-        *first = *first > 0 ? *first : now;
-    }
-    if (cJSON_IsObject(usage)) {
+    if (rc == 0 && choices)
+        rc = take_choices(choices, now, told, err);
+    if (rc == 0 && cJSON_IsObject(usage)) {
         int64_t n = 0, p = 0;
         json_get_i64(usage, "completion_tokens", 0, INT64_C(1) << 40, &n, "usage", NULL);
         json_get_i64(usage, "prompt_tokens", 0, INT64_C(1) << 40, &p, "usage", NULL);
         s->output_tokens = (uint64_t)n;
         s->prompt_tokens = (uint64_t)p;
+        told->usage = true;
     }
     cJSON_Delete(j);
     return rc;
@@ -86,7 +104,7 @@ static int read_stream(struct http_conn *c, struct shot *s, double start, struct
 {
     static const char data[] = "data: ", done[] = "data: [DONE]";
     struct buf line;
-    double first = 0, last = 0;
+    struct told told = {0};
     bool ended = false;
     int rc;
     buf_init(&line);
@@ -94,7 +112,7 @@ static int read_stream(struct http_conn *c, struct shot *s, double start, struct
         const char *l = buf_str(&line);
         ended = strcmp(l, done) == 0;
         if (!ended && strncmp(l, data, sizeof data - 1) == 0)
-            rc = take_event(l + sizeof data - 1, line.len - (sizeof data - 1), clock_now(), s, &first, &last, err);
+            rc = take_event(l + sizeof data - 1, line.len - (sizeof data - 1), clock_now(), s, &told, err);
         if (rc < 0)
             break;
     }
@@ -103,25 +121,36 @@ static int read_stream(struct http_conn *c, struct shot *s, double start, struct
         return rc;
     if (!ended)
         return err_set(err, ERR_IO, "the stream ends without [DONE]");
+    if (!told.finished || !told.usage)
+        return err_set(err, ERR_FORMAT, "the stream has no %s", told.finished ? "usage, which was asked for" : "finish_reason");
     s->e2e_ms = (clock_now() - start) * 1e3;
-    s->ttft_ms = (first > 0 ? first - start : 0) * 1e3;
-    if (s->output_tokens > 1 && last > first)
-        s->tpot_ms = (last - first) * 1e3 / (double)(s->output_tokens - 1);
+    s->ttft_ms = (told.first > 0 ? told.first - start : 0) * 1e3;
+    if (s->output_tokens > 1 && told.last > told.first)
+        s->tpot_ms = (told.last - told.first) * 1e3 / (double)(s->output_tokens - 1);
     return 0;
+}
+
+/* Which address a failure is of. */
+static void name_address(const struct http_url *u, const char *path, struct err *err)
+{
+    err_wrap(err, strchr(u->host, ':') ? "http://[%s]:%s%s%s" : "http://%s:%s%s%s", u->host, u->port, u->path, path);
 }
 
 static void shoot(const struct fire *f, const struct question *q, struct shot *s)
 {
+    static const char path[] = "/v1/completions";
     struct http_conn c;
     double start = clock_now();
     int rc = http_open(&c, f->url, WAIT, &s->err);
     if (rc == 0)
-        rc = http_request(&c, f->url, "POST", "/v1/completions", f->headers, q->body, q->len, &s->err);
+        rc = http_request(&c, f->url, "POST", path, f->headers, q->body, q->len, &s->err);
     if (rc == 0)
         rc = http_head(&c, &s->err);
     if (rc == 0)
         rc = c.status == 200 ? read_stream(&c, s, start, &s->err) : refused(&c, &s->err);
     http_close(&c);
+    if (rc < 0)
+        name_address(f->url, path, &s->err);
     s->ok = rc == 0;
 }
 
@@ -279,19 +308,22 @@ static int read_questions(struct question **out, size_t *n, const struct online_
 
 static int ask_model(struct online *o, const struct http_url *u, const char *headers, struct err *err)
 {
+    static const char path[] = "/v1/models";
     struct http_conn c;
     struct buf b;
     cJSON *j = NULL;
     buf_init(&b);
     int rc = http_open(&c, u, WAIT, err);
     if (rc == 0)
-        rc = http_request(&c, u, "GET", "/v1/models", headers, NULL, 0, err);
+        rc = http_request(&c, u, "GET", path, headers, NULL, 0, err);
     if (rc == 0)
         rc = http_head(&c, err);
     if (rc == 0)
         rc = c.status == 200 ? http_body(&c, &b, ANSWER_MAX, err) : refused(&c, err);
     if (rc == 0)
-        rc = json_parse(&j, buf_str(&b), b.len, "models", err);
+        rc = json_parse(&j, buf_str(&b), b.len, "the answer", err);
+    if (rc < 0)
+        name_address(u, path, err);
     const cJSON *data = json_get(j, "data");
     const char *id = "";
     if (rc == 0 && cJSON_IsArray(data))

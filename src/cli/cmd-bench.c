@@ -17,7 +17,7 @@ struct bench_args {
     struct num_list prompt, gen, depth, batch, concurrency;
     const char *server, *prompts;
     int64_t reps;
-    bool json, csv, md;
+    bool json, csv, md, has_concurrency;
     const char *compare, *simulate;
 };
 
@@ -42,7 +42,7 @@ static const struct opt opts[] = {
      "measure a running server instead: streaming completions of -n tokens (the first of the list), each prompt -r times"},
     {"prompts", 0, OPT_STR, F(prompts), 0, "FILE", NULL, NULL,
      "for --server: one prompt a line, or objects with \"prompt\" and \"max_tokens\""},
-    {"concurrency", 0, OPT_NUMS, F(concurrency), 0, "N,...", "1..1024", "1,4,16", "for --server: clients at once"},
+    {"concurrency", 0, OPT_NUMS, F(concurrency), F(has_concurrency), "N,...", "1..1024", "1,4,16", "for --server: clients at once"},
     {"simulate", 0, OPT_STR, F(simulate), 0, "FILE", NULL, NULL,
      "run the scheduler in virtual time on the requests, the device's cost and the policies of FILE (lines of JSON); --max-seqs, "
      "--chunk, --page-size, --ctx and --no-prefix-cache are what policies do not say"},
@@ -219,6 +219,8 @@ static int run(void *args, const struct common *c)
         return run_simulated(a, c);
     if (a->server || a->prompts)
         return run_online(a);
+    if (a->has_concurrency)
+        return msg_usage("bench", "--concurrency counts the clients of a --server; --batch is of sequences here");
     struct bench_test *tests = plan(a, &n);
     if (!tests)
         return msg_fail(ERR_NOMEM, "out of memory");

@@ -2,8 +2,10 @@
  * Over forge.h alone: owns the flags and the loop of a run; prompts from lines
  * of JSON are generate_jobs.c's, what is printed at the end generate_out.c's. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
 #include "cli/generate.h"
@@ -91,12 +93,26 @@ static int submit(struct forge_engine *e, struct job *j, struct run *r)
     return forge_submit(e, &p, &j->request, &j->error);
 }
 
+/* With the file that a flag names, or the line that the job is of. */
+static int job_fail(const struct job *j, const struct forge_error *failed)
+{
+    const char *file = job_rules(j)->path;
+    bool of_rules = strncmp(failed->message, "grammar", 7) == 0 || strncmp(failed->message, "json_schema", 11) == 0;
+    struct err err;
+    err_set(&err, failed->code, "%s", failed->message);
+    if (file && of_rules)
+        err_wrap(&err, "%s", file);
+    else if (j->where[0])
+        err_wrap(&err, "%s", j->where);
+    return msg_fail(err.code, err.msg);
+}
+
 /* The exit status a finished job stands for, with its message. */
 static int job_status(const struct job *j)
 {
     const struct forge_error *failed = j->request ? forge_request_error(j->request) : &j->error;
     if (failed && failed->code != 0)
-        return msg_fail(failed->code, failed->message);
+        return job_fail(j, failed);
     if (interrupted() && forge_request_finish(j->request, 0) == FORGE_FINISH_CANCELLED)
         return EXIT_INTERRUPTED;
     return EXIT_OK;
@@ -233,6 +249,8 @@ static int run(void *args, const struct common *c)
         return msg_usage("generate", "%s", why);
     if (a->jsonl && (a->session_load || a->session_save))
         return msg_usage("generate", "--session-load and --session-save are for one prompt; --jsonl is for many");
+    if ((a->session_load && strcmp(a->session_load, "-") == 0) || (a->session_save && strcmp(a->session_save, "-") == 0))
+        return msg_usage("generate", "--session-load and --session-save take the name of a file, not '-'");
     status = rules_read(&rules, a);
     if (status)
         goto done;

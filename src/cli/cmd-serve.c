@@ -109,6 +109,14 @@ static int run_server(struct forge_engine *e, const struct serve_args *a, const 
 #define HAVE_MICROHTTPD 0
 #endif
 
+static bool is_header(const char *s)
+{
+    size_t n = 0;
+    while (s[n] > ' ' && s[n] < 0x7f)
+        n++;
+    return n > 0 && s[n] == '\0';
+}
+
 static int run(void *args, const struct common *c)
 {
     const struct serve_args *a = args;
@@ -120,6 +128,8 @@ static int run(void *args, const struct common *c)
     }
     if (a->api_key && !*a->api_key)
         return msg_usage("serve", "--api-key: the key is empty");
+    if (a->cors && !is_header(a->cors))
+        return msg_usage("serve", "--cors: this cannot be the value of a header: it is empty, or has a blank, a control character or one beyond ASCII");
     if (a->has_slots) {
         with_slots.max_seqs = a->slots;
         with_slots.has_max_seqs = true;

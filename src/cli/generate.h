@@ -14,6 +14,7 @@
 /* What the text must follow: one of the two, or nothing. */
 struct rules {
     char *grammar, *json_schema;
+    const char *path; /* of the file that a flag names, NULL = none; borrowed */
 };
 
 struct generate_args {
@@ -48,6 +49,7 @@ struct job {
 };
 enum { JOB_SAMPLES_MAX = 1024 };
 void job_free(struct job *j);
+const struct rules *job_rules(const struct job *j);
 #define JOB_CHAT_FLAGS ((unsigned)FORGE_CHAT_PROTOCOL) /* of its messages */
 /* The request for a job; pointers are borrowed from it. false = out of memory. */
 bool job_params(struct job *j, struct forge_request_params *p);

@@ -59,6 +59,11 @@ void jobs_free(struct job *jobs, size_t n)
     free(jobs);
 }
 
+const struct rules *job_rules(const struct job *j)
+{
+    return j->rules.grammar || j->rules.json_schema || !j->flag_rules ? &j->rules : j->flag_rules;
+}
+
 bool job_params(struct job *j, struct forge_request_params *p)
 {
     const struct generate_args *a = &j->args;
@@ -66,7 +71,7 @@ bool job_params(struct job *j, struct forge_request_params *p)
     j->bias = mem_array(a->sampling.bias.n, sizeof *j->bias);
     if (!j->bias)
         return false;
-    const struct rules *rules = j->rules.grammar || j->rules.json_schema || !j->flag_rules ? &j->rules : j->flag_rules;
+    const struct rules *rules = job_rules(j);
     forge_request_params_init(p, sizeof *p);
     p->grammar = rules->grammar;
     p->json_schema = rules->json_schema;

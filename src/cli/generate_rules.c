@@ -38,12 +38,16 @@ int rules_read(struct rules *r, const struct generate_args *a)
     *r = (struct rules){0};
     if (a->grammar_file && a->schema_arg)
         return msg_usage("generate", "give only one of --grammar and --json-schema");
-    if (a->grammar_file)
+    if (a->grammar_file) {
+        r->path = a->grammar_file;
         return read_file(&r->grammar, a->grammar_file);
+    }
     if (!a->schema_arg)
         return 0;
-    if (!is_schema_text(a->schema_arg))
+    if (!is_schema_text(a->schema_arg)) {
+        r->path = a->schema_arg;
         return read_file(&r->json_schema, a->schema_arg);
+    }
     r->json_schema = mem_strdup(a->schema_arg);
     return r->json_schema ? 0 : msg_fail(ERR_NOMEM, "out of memory");
 }

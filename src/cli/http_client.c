@@ -102,7 +102,8 @@ int http_request(struct http_conn *c, const struct http_url *u, const char *meth
 {
     struct buf b;
     buf_init(&b);
-    buf_printf(&b, "%s %s%s HTTP/1.1\r\nHost: %s:%s\r\n%s", method, u->path, path, u->host, u->port, headers);
+    buf_printf(&b, strchr(u->host, ':') ? "%s %s%s HTTP/1.1\r\nHost: [%s]:%s\r\n%s" : "%s %s%s HTTP/1.1\r\nHost: %s:%s\r\n%s",
+               method, u->path, path, u->host, u->port, headers);
     if (body)
         buf_printf(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", len);
     buf_puts(&b, "\r\n");
@@ -164,9 +165,22 @@ bool http_header(const struct http_conn *c, const char *name, char *out, size_t 
     return false;
 }
 
-int http_head(struct http_conn *c, struct err *err)
+/* Three digits behind the version; 0 = this begins no answer of HTTP. */
+static int status_of(const char *head)
 {
-    char value[64];
+    int status = 0;
+    if (strncmp(head, "HTTP/1.", 7) != 0 || strlen(head) < 12 || head[8] != ' ' || !strchr(" \n", head[12]))
+        return 0;
+    for (int i = 9; i < 12; i++) {
+        if (head[i] < '0' || head[i] > '9')
+            return 0;
+        status = 10 * status + head[i] - '0';
+    }
+    return status;
+}
+
+static int read_head(struct http_conn *c, struct err *err)
+{
     size_t before;
     buf_clear(&c->head);
     do {
@@ -178,10 +192,18 @@ int http_head(struct http_conn *c, struct err *err)
         if (c->head.len > HEAD_MAX)
             return err_set(err, ERR_FORMAT, "the answer's head is longer than %zu bytes", HEAD_MAX);
     } while (c->head.len > before + 1);
-    const char *head = buf_str(&c->head);
-    if (strncmp(head, "HTTP/1.", 7) != 0 || strlen(head) < 12)
-        return err_set(err, ERR_FORMAT, "the answer is no HTTP");
-    c->status = (int)strtol(head + 9, NULL, 10);
+    c->status = status_of(buf_str(&c->head));
+    return c->status >= 100 ? 0 : err_set(err, ERR_FORMAT, "the answer is no HTTP");
+}
+
+int http_head(struct http_conn *c, struct err *err)
+{
+    char value[64];
+    do {
+        int rc = read_head(c, err);
+        if (rc < 0)
+            return rc;
+    } while (c->status < 200); /* 100 Continue and its kin: the answer follows */
     c->chunked = http_header(c, "Transfer-Encoding", value, sizeof value) && strcasecmp(value, "chunked") == 0;
     c->left = c->chunked ? 0 : -1;
     if (!c->chunked && http_header(c, "Content-Length", value, sizeof value))

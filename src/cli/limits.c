@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -201,15 +202,26 @@ static bool transfer(int fd, void *data, size_t size, bool out)
     return true;
 }
 
+/* Nobody asks any more, also where that side was killed in the middle of a request: it is not measured to its end. */
+static void watch(void *arg)
+{
+    struct pollfd p = {.fd = *(const int *)arg};
+    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+    _exit(0);
+}
+
 /* Answers once it is ready, then each request, until nobody asks any more. */
 static void serve(int asked, int answer, int n_threads)
 {
-    struct meter m;
+    struct meter m = {0};
     struct reply r = {0};
+    struct thread *watcher;
     unsigned kinds;
     signal(SIGINT, SIG_IGN);  /* the benchmark ends, and this with it */
     signal(SIGTERM, SIG_DFL); /* ours, whatever the program made of it */
-    meter_open(&m, n_threads, &r.err);
+    if (thread_start(&watcher, watch, &asked, &r.err) == 0)
+        meter_open(&m, n_threads, &r.err);
     while (transfer(answer, &r, sizeof r, true) && r.err.code == 0 && transfer(asked, &kinds, sizeof kinds, false)) {
         if (take_memory(&m, &r.err) < 0)
             continue; /* which tells of it, and ends */

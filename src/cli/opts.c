@@ -79,7 +79,8 @@ static bool set_f64(const struct opt *o, void *f, const char *text, struct why *
 static bool set_size(const struct opt *o, void *f, const char *text, struct why *why)
 {
     (void)o;
-    return num_size(text, f) || wants(why, text, "a number of bytes such as 4096, 512M or 2G");
+    uint64_t *size = f;
+    return (num_size(text, size) && *size > 0) || wants(why, text, "a number of bytes above 0 such as 4096, 512M or 2G");
 }
 
 static bool set_choice(const struct opt *o, void *f, const char *text, struct why *why)
