@@ -109,11 +109,11 @@ static struct tensor random_weight(struct backend *be, enum dtype dtype, int64_t
     return w;
 }
 
-/* A row alone = the same row among others, with strips of k and a panel that is not full. */
+/* A row alone = the same row among others, with strips of k, two panels, one more and one that is not full. */
 START_TEST(rows_alone)
 {
     static const int batches[] = {2, 3, 4, 5, 8, 13, 70};
-    enum { N = 70, K = 1280, O = 37 };
+    enum { N = 70, K = 1280, O = 53 };
     struct backend *be = open_math("cpu", NULL, 2, MATH_FAST);
     struct tensor w = random_weight(be, types[_i], O, K), x = random_rows(be, N, K, 7),
                   alone = random_rows(be, N, O, 8), out = random_rows(be, N, O, 9);
@@ -140,10 +140,41 @@ START_TEST(rows_alone)
 }
 END_TEST
 
+/* Rows of w read far apart or in a line: the same bits, with what is left over of eight or four. */
+START_TEST(far_equals_line)
+{
+    enum { K = 512, O = 43, REST = 7 };
+    enum dtype dtype = types[_i];
+    size_t row;
+    ck_assert(dtype_row_size(dtype, K, &row));
+    uint8_t *w = mem_array(row * O, 1);
+    struct kern_scratch *s = mem_aligned(64, sizeof *s);
+    float x[K], out[2][O];
+
+    ck_assert(w != NULL && s != NULL);
+    op_cases_blocks(dtype, w, K * O, 11);
+    op_cases_random(x, K, 1, 12);
+    for (int i = 0; i < OP_N_ISAS; i++) {
+        const struct cpu_kernels *k = kernels_find(op_isas[i]);
+        for (int far = 0; k != NULL && far < 2; far++) {
+            struct kern_linear a = {.w = w, .row_size = row, .dtype = dtype, .k = K, .n_rows = 1, .x = x, .out = out[far],
+                                    .out_cols = O, .far = far};
+            memset(out[far], 0x7f, sizeof out[far]);
+            k->linear(&a, 0, REST, s);
+            k->linear(&a, REST, O, s);
+        }
+        if (k != NULL)
+            ck_assert_msg(memcmp(out[0], out[1], sizeof out[0]) == 0, "%s, %s", op_isas[i], dtype_info(dtype)->name);
+    }
+    free(w);
+    free(s);
+}
+END_TEST
+
 /* A value that is not finite reaches the outputs of its row, and no other's. */
 START_TEST(nan_travels)
 {
-    enum { K = 64, O = 3 };
+    enum { K = 64, O = 19 };
     static const enum dtype rounded[] = {DTYPE_Q8_0, DTYPE_BF16};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     struct backend *be = open_isa(op_isas[_i % OP_N_ISAS]);
@@ -163,6 +194,11 @@ START_TEST(nan_travels)
             ck_assert(!isfinite(got[i]));
             ck_assert(isfinite(got[O + i]));
         }
+        struct tensor first = tensor_rows(&x, 0, 1), alone = tensor_rows(&out, 1, 1);
+        op_linear(be, &alone, &first, &w, NULL);
+        ck_assert_int_eq(op_read(be, got, &out, NULL), 0);
+        for (int i = 0; i < O; i++)
+            ck_assert(!isfinite(got[O + i]));
     }
     op_free(w.buf);
     op_free(x.buf);
@@ -180,6 +216,7 @@ int main(void)
     tcase_add_loop_test(t, isa_equals_c, 0, OP_N_ISAS - 1);
     tcase_add_test(t, threads_equal);
     tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
+    tcase_add_loop_test(t, far_equals_line, 0, N_TYPES);
     tcase_add_loop_test(t, nan_travels, 0, 2 * OP_N_ISAS);
     suite_add_tcase(s, t);
     return test_main(s);

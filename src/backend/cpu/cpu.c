@@ -142,6 +142,7 @@ int cpu_open(struct backend **out, const struct backend_params *params, struct e
     cpu->be.ops = &cpu_ops;
     cpu->k = k;
     cpu->math = params->cpu_fast ? MATH_FAST : params->math;
+    cpu->far = cpu_reads_far();
     rc = pool_new(&cpu->pool, params->n_threads > 0 ? params->n_threads : thread_count_default(), err);
     if (rc != 0)
         goto fail;

@@ -28,6 +28,7 @@ struct cpu {
     struct pool *pool;
     int n_threads;
     enum backend_math math;
+    bool far; /* kern_linear.far */
     struct kern_scratch **scratch; /* [n_threads] */
     struct cpu_share *shares;      /* [n_threads] */
     struct kern_xblock *xq[FAST_KINDS]; /* rows of x rounded under `fast`; grown at need, kept */

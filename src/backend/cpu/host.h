@@ -18,6 +18,9 @@ const char *cpu_describe(char *out, size_t size, int n_threads, const char *isa)
 /* Instruction sets built in and supported here, best first: "avx512, avx2, c". */
 const char *cpu_isa_list(char *out, size_t size);
 
+/* Whether memory is read fastest from several rows far apart, each page by page (kern_linear.far). */
+bool cpu_reads_far(void);
+
 /* ---- buffer.c: the memory half of backend_ops ---- */
 void host_caps(const struct backend *be, struct backend_caps *out);
 struct buffer *host_alloc(struct backend *be, size_t size, struct err *err);

@@ -146,3 +146,13 @@ const char *cpu_describe(char *out, size_t size, int n_threads, const char *isa)
              isa != NULL ? isa : kernels_find(NULL)->isa);
     return out;
 }
+
+/* Measured: reading 8 rows of pages of their own, Intel's gained a third over one stream, AMD's lost a fifth. */
+bool cpu_reads_far(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}

@@ -9,7 +9,7 @@
 enum {
     ROWS_MOST = 32768, /* values of a row, at most */
     ROWS_PANELS = 2,   /* that are joined side by side */
-    ROWS_AHEAD = 8192  /* bytes */
+    ROWS_AHEAD = 12288  /* bytes */
 };
 
 /* What 16 rows leave when they were read.  A unit: two blocks of 32 values, or one of 256. */
@@ -257,7 +257,7 @@ struct rows_format {
 /* Asks for `bytes` at `at` (a hint: they may lie beyond the end); returns what follows. */
 INLINE uintptr_t rows_ask(uintptr_t at, size_t bytes)
 {
-    UNROLL for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)(at + i), 0, 3);
+    UNROLL for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)(at + i), 0, 0);
     return at + bytes;
 }
 

@@ -148,49 +148,68 @@ INLINE void values_q6_k(V16 *v, const uint8_t *p, int i, const float s[16], cons
 }
 
 /* ---- NW rows o, o + gap, ... of w with NX rows of x from r ---- */
-/* UNIT: values that `factors` serves; PART, BYTES: values that `values` gives, and what they are stored in.
- * Each row is fetched a little ahead of itself, as in DIRECT. */
-#define BLOCKS(NW, NX, name, UNIT, PART, BYTES)                                                            \
+/* UNIT: values that `factors` serves; PART, BYTES: values that `values` gives, and what they are stored in.  ASK as in
+ * DIRECT, once for each part of all rows. */
+#define BLOCKS_LINE(NW, BYTES)                                                       \
+    do {                                                                             \
+        for (size_t at = 0; at < (NW) * (BYTES); at += 64)                           \
+            __builtin_prefetch((const void *)(ahead + at), 0, 0);                    \
+        ahead += (NW) * (BYTES);                                                     \
+    } while (0)
+#define BLOCKS_FAR(NW, BYTES)                                                                                     \
+    do                                                                                                            \
+        UNROLL for (int i = 0; i < (NW); i++) for (int at = 0; at < (BYTES); at += 64)                            \
+            __builtin_prefetch((const void *)((uintptr_t)w[i] + (uintptr_t)(part * (BYTES) + at + FAR_AHEAD)), 0, 2); \
+    while (0)
+#define BLOCKS(NW, NX, name, UNIT, PART, BYTES, gap, ASK)                                                  \
     {                                                                                                      \
         const uint8_t *w[NW];                                                                              \
         const float *x[NX];                                                                                \
         V16 acc[NW][NX], v[(PART) / 16];                                                                   \
-        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i * gap) * a->row_size;           \
+        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + (NW)) * a->row_size + LINE_AHEAD;                 \
+        UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i * (gap)) * a->row_size;         \
         UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;            \
         UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero();  \
         for (int64_t k = 0; k < a->k; k += (UNIT)) {                                                       \
             int64_t n = a->k - k < (UNIT) ? a->k - k : (UNIT);                                             \
             float s[NW][16], m[NW][16];                                                                    \
             UNROLL for (int i = 0; i < (NW); i++) factors_##name(s[i], m[i], w[i], n / 32);                \
-            for (int part = 0; part < (int)n / (PART); part++)                                             \
+            for (int part = 0; part < (int)n / (PART); part++) {                                           \
+                ASK(NW, BYTES);                                                                            \
                 UNROLL for (int i = 0; i < (NW); i++)                                                      \
                 {                                                                                          \
-                    for (int at = 0; at < (BYTES); at += 64)                                               \
-                        __builtin_prefetch((const void *)((uintptr_t)w[i] + (uintptr_t)(part * (BYTES) + at + 1024)), 0, 2); \
                     values_##name(v, w[i], part, s[i], m[i]);                                              \
                     UNROLL for (int l = 0; l < (PART) / 16; l++) UNROLL for (int j = 0; j < (NX); j++)     \
                         acc[i][j] = v_fma(v[l], v_load(x[j] + k + (PART) * part + 16 * l), acc[i][j]);     \
                 }                                                                                          \
+            }                                                                                              \
             UNROLL for (int i = 0; i < (NW); i++) w[i] += (UNIT) / (PART) * (BYTES);                       \
         }                                                                                                  \
+        (void)ahead;                                                                                       \
         UNROLL for (int i = 0; i < (NW); i++)                                                              \
-            UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i * gap, acc[i][j]);                   \
+            UNROLL for (int j = 0; j < (NX); j++) put(a, r + j, o + i * (gap), acc[i][j]);                 \
     }
 
-#define BLOCKS_FORMAT(name, UNIT, PART, BYTES)                            \
-    static void direct_##name(const struct kern_linear *a, int64_t o0, int64_t o1) \
-    {                                                                     \
-        int64_t o = o0, r = 0, n_w = a->n_rows == 1 ? FAR_W : 4, gap = (o1 - o0) / n_w; \
-        for (; o < o0 + gap; o++)                                         \
-            switch (a->n_rows) {                                          \
-            case 1: BLOCKS(FAR_W, 1, name, UNIT, PART, BYTES) break;      \
-            case 2: BLOCKS(4, 2, name, UNIT, PART, BYTES) break;          \
-            case 3: BLOCKS(4, 3, name, UNIT, PART, BYTES) break;          \
-            default: BLOCKS(4, 4, name, UNIT, PART, BYTES) break;         \
-            }                                                             \
-        for (o = o0 + gap * n_w; o < o1; o++)                             \
-            for (r = 0; r < a->n_rows; r++)                               \
-                BLOCKS(1, 1, name, UNIT, PART, BYTES)                     \
+#define BLOCKS_FORMAT(name, UNIT, PART, BYTES)                                             \
+    static void direct_##name(const struct kern_linear *a, int64_t o0, int64_t o1)         \
+    {                                                                                      \
+        int64_t o = o0, r = 0, gap = (o1 - o0) / FAR_W;                                    \
+        if (a->n_rows == 1 && a->far) {                                                    \
+            for (; o < o0 + gap; o++)                                                      \
+                BLOCKS(FAR_W, 1, name, UNIT, PART, BYTES, gap, BLOCKS_FAR)                 \
+            o = o0 + gap * FAR_W;                                                          \
+        }                                                                                  \
+        for (; a->n_rows == 1 && o + FAR_W <= o1; o += FAR_W)                              \
+            BLOCKS(FAR_W, 1, name, UNIT, PART, BYTES, 1, BLOCKS_LINE)                      \
+        for (; a->n_rows > 1 && o + 4 <= o1; o += 4)                                       \
+            switch (a->n_rows) {                                                           \
+            case 2: BLOCKS(4, 2, name, UNIT, PART, BYTES, 1, BLOCKS_LINE) break;           \
+            case 3: BLOCKS(4, 3, name, UNIT, PART, BYTES, 1, BLOCKS_LINE) break;           \
+            default: BLOCKS(4, 4, name, UNIT, PART, BYTES, 1, BLOCKS_LINE) break;          \
+            }                                                                              \
+        for (; o < o1; o++)                                                                \
+            for (r = 0; r < a->n_rows; r++)                                                \
+                BLOCKS(1, 1, name, UNIT, PART, BYTES, 1, BLOCKS_LINE)                      \
     }
 
 BLOCKS_FORMAT(q8_0, 512, 32, 34)

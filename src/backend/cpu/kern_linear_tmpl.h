@@ -17,25 +17,31 @@ INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
     a->out[row_index(a->out_rows, r) * a->out_cols + o] = v;
 }
 
-/* NW outputs o, o + gap, ... of NX rows from r, w straight from where it is stored.
- * ASK_NEXT, gap 1: the tile that follows lies right behind this one and is fetched in the order it is stored, line by
- * line, since several rows at once defeat the hardware's own prefetcher (a hint: it may lie beyond the end).
- * ASK_FAR: rows of pages of their own, each a little ahead: in memory of small pages one stream does not get across a page
- * before it is asked for, and several side by side read up to twice as fast. */
-#define ASK_NEXT (__builtin_prefetch((const void *)ahead, 0, 2), ahead += stride)
-#define ASK_FAR (__builtin_prefetch((const void *)((uintptr_t)w[wi] + (size_t)step * stride + 1024), 0, 2))
-#define DIRECT(NW, NX, row, gap, ASK)                                                                     \
+/* NW outputs o, o + gap, ... of NX rows from r, w straight from where it is stored; SIZE: bytes of 16 values.
+ * ASK_LINE, gap 1: what follows is asked for in the order it is stored in, line by line, since several rows at once
+ * defeat the hardware's own prefetcher (a hint: it may lie beyond the end).
+ * ASK_FAR (a->far): rows of pages of their own, each a little ahead: where one stream of small pages does not get across a
+ * page before it is asked for, several side by side read up to twice as fast. */
+enum { LINE_AHEAD = 4096, FAR_AHEAD = 1024 };
+#define ASK_LINE(i, size)                                                        \
+    do                                                                           \
+        if ((i) * (size) % 64 == 0) {                                            \
+            __builtin_prefetch((const void *)ahead, 0, 0);                       \
+            ahead += 64;                                                         \
+        }                                                                        \
+    while (0)
+#define ASK_FAR(i, size) (__builtin_prefetch((const void *)((uintptr_t)w[i] + (size_t)(step * (size) + FAR_AHEAD)), 0, 2))
+#define DIRECT(NW, NX, row, SIZE, gap, ASK)                                                                \
     {                                                                                                     \
         const uint8_t *w[NW];                                                                             \
         const float *x[NX];                                                                               \
         V16 acc[NW][NX];                                                                                  \
         int64_t full = a->k / 16, tail = a->k % 16;                                                       \
-        uintptr_t stride = a->row_size / (size_t)(full > 0 ? full : 1);                                   \
-        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + (NW)) * a->row_size;                             \
+        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + (NW)) * a->row_size + LINE_AHEAD;                \
         UNROLL for (int i = 0; i < (NW); i++) w[i] = a->w + (size_t)(o + i * (gap)) * a->row_size;        \
         UNROLL for (int j = 0; j < (NX); j++) x[j] = a->x + row_index(a->x_rows, r + j) * a->k;           \
         UNROLL for (int i = 0; i < (NW); i++) UNROLL for (int j = 0; j < (NX); j++) acc[i][j] = v_zero(); \
-        TILE_STEPS(NW, NX, row, w, x, full, acc, ASK)                                                     \
+        TILE_STEPS(NW, NX, row, w, x, full, acc, ASK(wi, SIZE))                                                \
         (void)ahead;                                                                                      \
         UNROLL for (int i = 0; i < (NW) && tail != 0; i++)                                                \
         {                                                                                                 \
@@ -55,30 +61,30 @@ INLINE void put(const struct kern_linear *a, int64_t r, int64_t o, V16 acc)
 #endif
 
 /* At most KERN_TILE rows of x: each weight is read once and used at once. */
-#define DIRECT_FORMAT(name, row)                                          \
+#define DIRECT_FORMAT(name, row, SIZE)                                    \
     static void name(const struct kern_linear *a, int64_t o0, int64_t o1) \
     {                                                                     \
         int64_t o = o0, r = 0, gap = (o1 - o0) / FAR_W;                   \
-        if (a->n_rows == 1) {                                             \
+        if (a->n_rows == 1 && a->far) {                                   \
             for (; o < o0 + gap; o++)                                     \
-                DIRECT(FAR_W, 1, row, gap, ASK_FAR)                       \
+                DIRECT(FAR_W, 1, row, SIZE, gap, ASK_FAR)                 \
             o = o0 + gap * FAR_W;                                         \
         }                                                                 \
         for (; o + 4 <= o1; o += 4)                                       \
             switch (a->n_rows) {                                          \
-            case 1: DIRECT(4, 1, row, 1, ASK_NEXT) break;                 \
-            case 2: DIRECT(4, 2, row, 1, ASK_NEXT) break;                 \
-            case 3: DIRECT(4, 3, row, 1, ASK_NEXT) break;                 \
-            default: DIRECT(4, 4, row, 1, ASK_NEXT) break;                \
+            case 1: DIRECT(4, 1, row, SIZE, 1, ASK_LINE) break;           \
+            case 2: DIRECT(4, 2, row, SIZE, 1, ASK_LINE) break;           \
+            case 3: DIRECT(4, 3, row, SIZE, 1, ASK_LINE) break;           \
+            default: DIRECT(4, 4, row, SIZE, 1, ASK_LINE) break;          \
             }                                                             \
         for (; o < o1; o++)                                               \
             for (r = 0; r < a->n_rows; r++)                               \
-                DIRECT(1, 1, row, 1, ASK_NEXT)                            \
+                DIRECT(1, 1, row, SIZE, 1, ASK_LINE)                      \
     }
 
-DIRECT_FORMAT(direct_f32, row_f32)
-DIRECT_FORMAT(direct_f16, row_f16)
-DIRECT_FORMAT(direct_bf16, row_bf16)
+DIRECT_FORMAT(direct_f32, row_f32, 64)
+DIRECT_FORMAT(direct_f16, row_f16, 32)
+DIRECT_FORMAT(direct_bf16, row_bf16, 32)
 
 #include "backend/cpu/kern_dequant_tmpl.h"
 #include "backend/cpu/kern_blocks_tmpl.h"

@@ -66,6 +66,7 @@ struct kern_linear {
     const int32_t *x_rows;   /* [n_rows], NULL = 0, 1, 2 ... */
     const int32_t *out_rows; /* [n_rows], NULL = 0, 1, 2 ... */
     const uint8_t *bias;     /* f32, any alignment; NULL = none */
+    bool far;                /* one row of x meets rows of w that are far apart (kern_linear_tmpl.h) */
 };
 
 /* One query vector: a head of a row. */

@@ -14,7 +14,7 @@ struct linear_job {
     enum op_act act;
 };
 
-static struct kern_linear part(const struct tensor *out, const struct tensor *x, const struct tensor *w,
+static struct kern_linear part(const struct cpu *cpu, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                                const struct tensor *bias)
 {
     return (struct kern_linear){
@@ -27,6 +27,7 @@ static struct kern_linear part(const struct tensor *out, const struct tensor *x,
         .out = host_f32(out),
         .out_cols = out->cols,
         .bias = bias != NULL ? host_ptr(bias) : NULL,
+        .far = cpu->far,
     };
 }
 
@@ -156,7 +157,7 @@ static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_pa
 void cpu_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                 const struct tensor *bias)
 {
-    struct kern_linear p = part(out, x, w, bias);
+    struct kern_linear p = part((struct cpu *)be, out, x, w, bias);
 
     round_x((struct cpu *)be, x, &p, 1);
     run_parts((struct cpu *)be, &p, 1);
@@ -168,7 +169,7 @@ bool cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct
     struct kern_linear p[3];
 
     for (int i = 0; i < 3; i++)
-        p[i] = part(&out[i], x, &w[i], bias[i]);
+        p[i] = part((struct cpu *)be, &out[i], x, &w[i], bias[i]);
     round_x((struct cpu *)be, x, p, 3);
     run_parts((struct cpu *)be, p, 3);
     return true;
@@ -192,7 +193,7 @@ bool cpu_gate_up(struct backend *be, const struct tensor *out, const struct tens
                  const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
     struct cpu *cpu = (struct cpu *)be;
-    struct kern_linear p[2] = {part(out, x, wg, NULL), part(tmp, x, wu, NULL)};
+    struct kern_linear p[2] = {part(cpu, out, x, wg, NULL), part(cpu, tmp, x, wu, NULL)};
     struct linear_job job = {.parts = p, .n_parts = 2, .act = act};
 
     round_x(cpu, x, p, 2);
@@ -256,7 +257,7 @@ void cpu_linear_experts(struct backend *be, const struct tensor *out, const stru
 {
     struct cpu *cpu = (struct cpu *)be;
     size_t n_pairs = (size_t)(ids->rows * ids->cols), n_out = 0;
-    struct kern_linear like = part(out, x, &experts[0], NULL);
+    struct kern_linear like = part(cpu, out, x, &experts[0], NULL);
 
     if (n_pairs > INT32_MAX || (w != NULL && !mem_mul(n_pairs, (size_t)out->cols, &n_out))) {
         backend_fail(be, ERR_LIMIT, "%zu pairs of row and expert are too many", n_pairs);
