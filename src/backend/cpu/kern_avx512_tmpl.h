@@ -269,6 +269,8 @@ V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
 #define FAST_ROWS "backend/cpu/kern_avx512_rows.h"
 #endif
 #define FAR_W 8
+#define WIDE_W 3
+#define WIDE_X 8
 #define SCORES_ROWS 4
 #define VALUES_ACC 16
 #define TILE_W 8

@@ -86,6 +86,75 @@ DIRECT_FORMAT(direct_f32, row_f32, 64)
 DIRECT_FORMAT(direct_f16, row_f16, 32)
 DIRECT_FORMAT(direct_bf16, row_bf16, 32)
 
+#ifdef WIDE_W
+#define UNROLL32 _Pragma("GCC unroll 32")
+INLINE void put_wide(const struct kern_linear *a, int64_t o, int n_w, V16 acc[WIDE_W][WIDE_X])
+{
+    float v[32];
+    V16 sums[32];
+
+    _Static_assert(WIDE_W * WIDE_X <= 32 && WIDE_X == 8, "two times 16 sums");
+    UNROLL32 for (int i = 0; i < 32; i++) sums[i] = acc[i / 8 < WIDE_W ? i / 8 : 0][i % 8];
+    v_store(v, v_trees(sums));
+    v_store(v + 16, v_trees(sums + 16));
+    for (int j = 0; j < a->n_rows; j++) {
+        float *out = a->out + row_index(a->out_rows, j) * a->out_cols + o;
+        for (int i = 0; i < n_w; i++)
+            out[i] = a->bias != NULL ? v[8 * i + j] + load_f32(a->bias, o + i) : v[8 * i + j];
+    }
+}
+
+/* Up to WIDE_X rows of x with WIDE_W rows of w where they are stored: in one line through memory, and without a panel.
+ * What is missing at the ends repeats the last row and is left out. */
+#define WIDE_FORMAT(name, row, SIZE)                                                                            \
+    static void name(const struct kern_linear *a, int64_t o, int64_t o1)                                        \
+    {                                                                                                           \
+        int n_w = o1 - o < WIDE_W ? (int)(o1 - o) : WIDE_W;                                                     \
+        int n_x = (int)a->n_rows;                                                                               \
+        int64_t full = a->k / 16, tail = a->k % 16;                                                             \
+        uintptr_t ahead = (uintptr_t)a->w + (size_t)(o + WIDE_W) * a->row_size + LINE_AHEAD;                    \
+        const uint8_t *w[WIDE_W];                                                                               \
+        const float *x[WIDE_X];                                                                                 \
+        V16 acc[WIDE_W][WIDE_X];                                                                                \
+        UNROLL for (int i = 0; i < WIDE_W; i++) w[i] = a->w + (size_t)(o + (i < n_w ? i : n_w - 1)) * a->row_size; \
+        UNROLL for (int j = 0; j < WIDE_X; j++)                                                                 \
+            x[j] = a->x + row_index(a->x_rows, j < n_x ? j : n_x - 1) * a->k;                                   \
+        UNROLL for (int i = 0; i < WIDE_W; i++) UNROLL for (int j = 0; j < WIDE_X; j++) acc[i][j] = v_zero();   \
+        for (int64_t step = 0; step < full; step++) {                                                           \
+            V16 ws[WIDE_W];                                                                                     \
+            UNROLL for (int i = 0; i < WIDE_W; i++)                                                             \
+            {                                                                                                   \
+                ASK_LINE(i, SIZE);                                                                              \
+                ws[i] = row(w[i], 16 * step);                                                                   \
+                v_keep(&ws[i]);                                                                                 \
+            }                                                                                                   \
+            UNROLL for (int j = 0; j < WIDE_X; j++)                                                             \
+            {                                                                                                   \
+                V16 xs = v_load(x[j] + 16 * step);                                                              \
+                v_keep(&xs);                                                                                    \
+                UNROLL for (int i = 0; i < WIDE_W; i++) acc[i][j] = v_fma(ws[i], xs, acc[i][j]);                \
+            }                                                                                                   \
+        }                                                                                                       \
+        for (int i = 0; i < n_w && tail != 0; i++) {                                                            \
+            float last[KERN_LANES];                                                                             \
+            dtype_info(a->dtype)->to_f32(last, w[i] + (SIZE) * full, (size_t)tail);                             \
+            for (int j = 0; j < WIDE_X; j++)                                                                    \
+                acc[i][j] = add_tail(acc[i][j], last, x[j] + 16 * full, tail);                                  \
+        }                                                                                                       \
+        put_wide(a, o, n_w, acc);                                                                               \
+    }
+
+WIDE_FORMAT(wide_f32, row_f32, 64)
+WIDE_FORMAT(wide_f16, row_f16, 32)
+WIDE_FORMAT(wide_bf16, row_bf16, 32)
+
+static void linear_wide(const struct kern_linear *a, int64_t o0, int64_t o1)
+{
+    for (int64_t o = o0; o < o1; o += WIDE_W)
+        (a->dtype == DTYPE_F32 ? wide_f32 : a->dtype == DTYPE_F16 ? wide_f16 : wide_bf16)(a, o, o1);
+}
+#endif
+
 #include "backend/cpu/kern_dequant_tmpl.h"
 #include "backend/cpu/kern_blocks_tmpl.h"
 
@@ -232,5 +301,11 @@ static void linear(const struct kern_linear *a, int64_t o0, int64_t o1, struct k
         default: break;
         }
     }
+#ifdef WIDE_W
+    if (a->n_rows <= WIDE_X && (a->dtype == DTYPE_F32 || a->dtype == DTYPE_F16 || a->dtype == DTYPE_BF16)) {
+        linear_wide(a, o0, o1);
+        return;
+    }
+#endif
     linear_panels(a, o0, o1, s);
 }
