@@ -19,7 +19,7 @@ void forge_engine_params_init(struct forge_engine_params *p, size_t struct_size)
         .struct_size = struct_size,
         .n_ctx = -1,
         .kv_type = FORGE_KV_F16,
-        .page_size = 64,
+        .page_size = 16,
         .max_seqs = 1,
         .chunk = 512,
     };

@@ -20,7 +20,7 @@
 void load_params_init(struct load_params *p)
 {
     *p = (struct load_params){
-        .kv = {.dtype = DTYPE_F16, .page_size = 64, .n_ctx = -1, .max_seqs = 1},
+        .kv = {.dtype = DTYPE_F16, .page_size = 16, .n_ctx = -1, .max_seqs = 1},
         .chunk = 512,
     };
 }

@@ -4,12 +4,12 @@
  * No order of a sum depends on which positions and queries are taken at once.
  * Knows neither pages nor how chunks are joined. */
 
-/* Asks for a row that will be read soon; next = 0: for none. */
-INLINE void fetch_row(uintptr_t next, int j, size_t row_size)
+/* Asks for a row that will be read soon, if there is one. */
+INLINE void fetch_row(const uint8_t *const *next, int j, size_t row_size)
 {
-    if (next != 0)
+    if (next != NULL && next[j] != NULL)
         for (size_t at = 0; at < row_size; at += 64)
-            __builtin_prefetch((const void *)(next + (size_t)j * row_size + at));
+            __builtin_prefetch(next[j] + at);
 }
 
 /* Nothing: a register holds the address here, so that what is added to it stays in the instructions. */
@@ -40,7 +40,7 @@ struct running {
 struct kv_part {
     const uint8_t *const *rows; /* [KERN_CHUNK] */
     int lo, hi;
-    uintptr_t next; /* rows of as many bytes to be fetched meanwhile, from position 0 on; 0 = none */
+    const uint8_t *const *next; /* rows of as many bytes to be fetched meanwhile; NULL = none */
 };
 
 /* ---- scores of few queries ---- */

@@ -20,32 +20,23 @@
 struct kv_chunk {
     const uint8_t *k[KERN_CHUNK], *v[KERN_CHUNK];
     int lo, hi; /* positions lo <= j < hi of the chunk are seen by some query */
-    uintptr_t next_k, next_v; /* where the chunk that follows probably lies: to be fetched, row by row; 0 = nothing */
+    const uint8_t *const *next_k, *const *next_v; /* rows to be fetched meanwhile, where they are not NULL; NULL = none */
 };
 
-static void find_rows(struct kv_chunk *c, const struct kern_kv *kv, int32_t start)
+/* Rows of positions lo <= j < hi of the chunk at `start` of a kv head. */
+static void find_rows(const uint8_t **k, const uint8_t **v, int lo, int hi, const struct kern_kv *kv, int kv_head, int32_t start)
 {
-    int32_t page = (start + c->lo) / kv->page_size, at = (start + c->lo) % kv->page_size;
+    int32_t page = (start + lo) / kv->page_size, at = (start + lo) % kv->page_size;
 
-    for (int j = c->lo; j < c->hi; page++, at = 0) {
-        size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv->kv_head) * (size_t)kv->page_size;
-        const uint8_t *k = kv->k + (row + (size_t)at) * kv->row_size, *v = kv->v + (row + (size_t)at) * kv->row_size;
-        int end = c->hi - j < kv->page_size - at ? c->hi : j + kv->page_size - at;
-        for (; j < end; j++, k += kv->row_size, v += kv->row_size) {
-            c->k[j] = k;
-            c->v[j] = v;
+    for (int j = lo; j < hi; page++, at = 0) {
+        size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->page_size;
+        const uint8_t *k_at = kv->k + (row + (size_t)at) * kv->row_size, *v_at = kv->v + (row + (size_t)at) * kv->row_size;
+        int end = hi - j < kv->page_size - at ? hi : j + kv->page_size - at;
+        for (; j < end; j++, k_at += kv->row_size, v_at += kv->row_size) {
+            k[j] = k_at;
+            v[j] = v_at;
         }
     }
-}
-
-/* The chunk at `start` of a kv head is asked for while this one is computed. */
-static void ask_for(struct kv_chunk *c, const struct kern_kv *kv, int kv_head, int32_t start)
-{
-    size_t row = ((size_t)kv->pages[start / kv->page_size] * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->page_size +
-                 (size_t)(start % kv->page_size);
-
-    c->next_k = (uintptr_t)kv->k + row * kv->row_size;
-    c->next_v = (uintptr_t)kv->v + row * kv->row_size;
 }
 
 /* s[lo..hi) -> e^(s - m), 0 elsewhere; gives m and the sum l. */
@@ -103,7 +94,7 @@ static void join(struct running *r, float m, float l)
 }
 
 /* What the queries of a tile see together; empty: lo >= hi. */
-static struct kv_part seen(const struct running *run, int n, const uint8_t *const *rows, uintptr_t next)
+static struct kv_part seen(const struct running *run, int n, const uint8_t *const *rows, const uint8_t *const *next)
 {
     struct kv_part p = { .rows = rows, .lo = KERN_CHUNK, .hi = 0, .next = next };
 
@@ -159,7 +150,7 @@ static void many_scores(float (*s)[KERN_CHUNK], int j, const struct kern_query *
     }
     for (int t = 0; t < n; t += KERN_TILE) {
         int nt = n - t < KERN_TILE ? n - t : KERN_TILE;
-        struct kv_part p = seen(run + t, nt, NULL, 0);
+        struct kv_part p = seen(run + t, nt, NULL, NULL);
         const float *x[KERN_TILE];
         for (int i = 0; i < KERN_TILE; i++)
             x[i] = q[t + (i < nt ? i : 0)].q;
@@ -182,7 +173,7 @@ static void many_values(const float (*s)[KERN_CHUNK], int d, const struct kern_q
     }
     for (int t = 0; t < n; t += KERN_TILE) {
         int nt = n - t < KERN_TILE ? n - t : KERN_TILE;
-        struct kv_part p = seen(run + t, nt, rows, 0);
+        struct kv_part p = seen(run + t, nt, rows, NULL);
         sums_wide(s + t, &p, q + t, nt, run + t, d, width, 0);
     }
 }
@@ -198,33 +189,50 @@ static void attend_many(const struct kern_query *q, int n, const struct kern_kv 
         many_values((const float(*)[KERN_CHUNK])scratch->scores, d, q, n, kv, run, c, scratch->values);
 }
 
+/* Rows of the chunk at `start` of a kv head that positions first .. last have; the others are NULL. */
+static void find_next(const uint8_t *next[2][KERN_CHUNK], const struct kern_kv *kv, int kv_head, int32_t start, int32_t first,
+                      int32_t last)
+{
+    int lo = first > start ? first - start : 0, hi = last - start < KERN_CHUNK ? last - start + 1 : KERN_CHUNK;
+
+    for (int j = 0; j < KERN_CHUNK; j++)
+        if (j < lo || j >= hi)
+            next[0][j] = next[1][j] = NULL;
+    find_rows(next[0], next[1], lo, hi, kv, kv_head, start);
+}
+
 /* The chunk at `start` for all queries; the next one to be asked for is that at next_start, of next_head, if some query
  * sees as far as that. */
 static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run, int32_t start,
                          int next_head, int32_t next_start, struct kern_scratch *scratch)
 {
     struct kv_chunk c; /* not cleared: that would take as long as a query */
-    int32_t last = 0;
+    const uint8_t *next[2][KERN_CHUNK];
+    int32_t first = q[0].first, last = 0;
 
     for (int t = 0; t < n; t++) {
         see(&run[t], &q[t], start);
+        first = q[t].first < first ? q[t].first : first;
         last = q[t].last > last ? q[t].last : last;
     }
-    struct kv_part all = seen(run, n, NULL, 0);
+    struct kv_part all = seen(run, n, NULL, NULL);
     if (all.lo >= all.hi)
         return;
     c.lo = all.lo;
     c.hi = all.hi;
-    c.next_k = c.next_v = 0;
-    find_rows(&c, kv, start);
-    if (next_start <= last)
-        ask_for(&c, kv, next_head, next_start);
+    c.next_k = c.next_v = NULL;
+    find_rows(c.k, c.v, c.lo, c.hi, kv, kv->kv_head, start);
+    if (next_start <= last && next_start + KERN_CHUNK > first) {
+        find_next(next, kv, next_head, next_start, first, last);
+        c.next_k = next[0];
+        c.next_v = next[1];
+    }
     if (n > KERN_TILE && kv->head_dim % 16 == 0 && kv->head_dim <= KERN_WIDE)
         attend_many(q, n, kv, run, &c, scratch);
     else
         for (int t = 0; t < n; t += KERN_TILE) {
             attend_tile(q + t, n - t < KERN_TILE ? n - t : KERN_TILE, kv, run + t, &c);
-            c.next_k = c.next_v = 0; /* asked for once */
+            c.next_k = c.next_v = NULL; /* asked for once */
         }
     for (int t = 0; t < n; t++)
         run[t].any = run[t].any || run[t].lo < run[t].hi;
