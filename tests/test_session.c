@@ -253,7 +253,7 @@ static const struct {
 /* A file of the model, changed or as it is. */
 static void copy_file(int i, const char *dir, const char *name)
 {
-    char path[4096], *data;
+    char path[8192], *data;
     size_t len;
     snprintf(path, sizeof path, "%s/%s", test_path(twins[i].model), name);
     ck_assert_int_eq(map_read_all(path, SIZE_MAX / 2, &data, &len, NULL), 0);
