@@ -375,12 +375,14 @@ struct forge_request;
  * seed's text depends on how many were drafted, and so on what else runs. */
 enum forge_draft_accept { FORGE_DRAFT_SAME, FORGE_DRAFT_RATIO };
 
+#define FORGE_STOP_BYTES 65536
+
 struct forge_request_params {
     size_t struct_size;
     const char *text; size_t text_len; /* prompt as text, text_len bytes (default FORGE_TERMINATED); or */
     const int32_t *ids; size_t n_ids;  /* prompt as ids, taken when ids is not NULL */
     unsigned text_flags;               /* enum forge_text_flags */
-    const char *const *stops; size_t n_stops;
+    const char *const *stops; size_t n_stops; /* of at most FORGE_STOP_BYTES together */
     int64_t max_tokens;   /* new tokens; 0 = only the prompt; -1 = until end or context; default 256 */
     int ignore_eos;
     int keep_special;     /* 1 = special tokens appear in the text */

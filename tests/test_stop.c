@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <forge.h>
+
 #include "run/stop.h"
 #include "tests/test.h"
 
@@ -33,19 +35,28 @@ static const struct script scripts[] = {
 START_TEST(scripted)
 {
     const struct script *c = &scripts[_i];
-    struct stop *s;
+    struct stop_set *set;
+    struct stop *s, *other;
     struct buf out;
     size_t n = 0;
     bool stopped = false;
     buf_init(&out);
     while (n < 4 && c->stops[n])
         n++;
-    ck_assert_int_eq(stop_new(&s, c->stops, n, NULL), 0);
+    ck_assert_int_eq(stop_set_new(&set, c->stops, n, NULL), 0);
+    ck_assert_int_eq(stop_new(&s, set, NULL), 0);
+    ck_assert_int_eq(stop_new(&other, set, NULL), 0); /* of the same set, and in nobody's way */
     for (int round = 0; round < 2; round++) { /* and once more after a reset */
         buf_clear(&out);
         stop_reset(s);
-        for (size_t i = 0; i < 8 && c->pieces[i]; i++)
+        for (size_t i = 0; i < 8 && c->pieces[i]; i++) {
+            struct buf dropped;
+            buf_init(&dropped);
             stopped = stop_push(s, c->pieces[i], strlen(c->pieces[i]), &out);
+            stop_reset(other);
+            stop_push(other, c->pieces[i], strlen(c->pieces[i]), &dropped);
+            buf_fini(&dropped);
+        }
         ck_assert_int_eq(stopped, c->stopped);
         ck_assert_str_eq(buf_str(&out), c->text);
         ck_assert_uint_eq(stop_held(s), strlen(c->held));
@@ -54,6 +65,8 @@ START_TEST(scripted)
         ck_assert_str_eq(buf_str(&out), c->held);
     }
     stop_free(s);
+    stop_free(other);
+    stop_set_free(set);
     buf_fini(&out);
 }
 END_TEST
@@ -63,6 +76,8 @@ START_TEST(pieces_change_nothing)
 {
     static const char *const stops[] = {"abba", "bb", "aabaa"};
     unsigned x = 7;
+    struct stop_set *set;
+    ck_assert_int_eq(stop_set_new(&set, stops, 3, NULL), 0);
     for (int round = 0; round < 2000; round++) {
         char text[40];
         size_t len = 1 + (size_t)(round % 30), cut = (size_t)-1;
@@ -81,7 +96,7 @@ START_TEST(pieces_change_nothing)
         struct buf out;
         bool stopped = false;
         buf_init(&out);
-        ck_assert_int_eq(stop_new(&s, stops, 3, NULL), 0);
+        ck_assert_int_eq(stop_new(&s, set, NULL), 0);
         for (size_t at = 0; at < len && !stopped;) {
             x = x * 1664525u + 1013904223u;
             size_t n = 1 + (x >> 20) % 4;
@@ -98,6 +113,7 @@ START_TEST(pieces_change_nothing)
         stop_free(s);
         buf_fini(&out);
     }
+    stop_set_free(set);
 }
 END_TEST
 
@@ -106,12 +122,28 @@ START_TEST(refused)
     const char *const rows[] = {"", "\xff", "\xe6\xbc", NULL};
     for (size_t i = 0; i < 4; i++) {
         const char *stops[] = {"fine", rows[i]};
-        struct stop *s = NULL;
+        struct stop_set *s = NULL;
         struct err err = {0};
-        ck_assert_int_eq(stop_new(&s, stops, 2, &err), ERR_ARG);
+        ck_assert_int_eq(stop_set_new(&s, stops, 2, &err), ERR_ARG);
         ck_assert_ptr_null(s);
         ck_assert_msg(strstr(err.msg, "stop string") != NULL, "%s", err.msg);
     }
+}
+END_TEST
+
+/* Counted together, not each. */
+START_TEST(bytes)
+{
+    static char half[FORGE_STOP_BYTES / 2 + 1];
+    const char *stops[] = {half, half, "x"};
+    struct stop_set *s;
+    struct err err = {0};
+    memset(half, 'a', sizeof half - 1);
+    ck_assert_int_eq(stop_set_new(&s, stops, 2, &err), 0);
+    stop_set_free(s);
+    ck_assert_int_eq(stop_set_new(&s, stops, 3, &err), ERR_ARG);
+    ck_assert_msg(strstr(err.msg, "more than 65536 bytes"), "%s", err.msg);
+    ck_assert_int_eq(stop_set_new(&s, stops, FORGE_STOP_BYTES + 1, &err), ERR_ARG); /* not looked at */
 }
 END_TEST
 
@@ -122,6 +154,7 @@ int main(void)
     tcase_add_loop_test(t, scripted, 0, (int)(sizeof scripts / sizeof scripts[0]));
     tcase_add_test(t, pieces_change_nothing);
     tcase_add_test(t, refused);
+    tcase_add_test(t, bytes);
     suite_add_tcase(s, t);
     return test_main(s);
 }

@@ -133,6 +133,7 @@ struct forge_request {
     struct constrain *constrain; /* NULL = any text */
     struct session *session;     /* that the prompt begins with; NULL = none */
     char *session_save;          /* NULL = nowhere */
+    struct stop_set *stops;
     struct sample *samples; /* [p.n_samples] */
     int n_left, n_running;  /* of them: not ended; in steps */
     bool has_first;         /* the prompt was computed, and the other samples may begin: */

@@ -90,6 +90,7 @@ static void free_parts(struct forge_request *r)
         constrain_end(&r->samples[i].place);
     }
     free(r->samples);
+    stop_set_free(r->stops);
     free(r->first);
     session_close(r->session);
     free(r->session_save);
@@ -178,7 +179,7 @@ static int make_constrain(struct forge_request *r, struct err *err)
 
 static int make_samples(struct forge_request *r, const struct forge_request_params *p, struct err *err)
 {
-    int rc = 0;
+    int rc;
     r->samples = mem_array((size_t)p->n_samples, sizeof *r->samples);
     if (!r->samples)
         return err_set(err, ERR_NOMEM, "no memory for %d samples", p->n_samples);
@@ -191,8 +192,9 @@ static int make_samples(struct forge_request *r, const struct forge_request_para
         buf_init(&s->piece);
         buf_init(&s->fresh);
     }
+    rc = stop_set_new(&r->stops, p->stops, p->n_stops, err);
     for (int i = 0; i < p->n_samples && rc == 0; i++)
-        rc = stop_new(&r->samples[i].stop, p->stops, p->n_stops, err);
+        rc = stop_new(&r->samples[i].stop, r->stops, err);
     return rc;
 }
 

@@ -12,10 +12,15 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct stop;
+struct stop_set; /* the strings, shared by texts */
+struct stop;     /* one text's place in them */
 
-/* Strings are copied; empty ones and invalid UTF-8 are ERR_ARG.  n may be 0. */
-int stop_new(struct stop **out, const char *const *strings, size_t n, struct err *err);
+/* Strings are copied; empty ones, invalid UTF-8 and more than FORGE_STOP_BYTES are ERR_ARG.  n may be 0. */
+int stop_set_new(struct stop_set **out, const char *const *strings, size_t n, struct err *err);
+void stop_set_free(struct stop_set *s);
+
+/* Borrows the set. */
+int stop_new(struct stop **out, const struct stop_set *set, struct err *err);
 void stop_free(struct stop *s);
 void stop_reset(struct stop *s); /* for a new text */
 
