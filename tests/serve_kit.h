@@ -97,7 +97,7 @@ static inline void answer_fini(struct answer *a)
 static inline void ask_open(struct child *c, struct http_conn *conn)
 {
     struct err err = {0};
-    ck_assert_msg(http_open(conn, &c->url, WAIT, &err) == 0, "%s", err.msg);
+    ck_assert_msg(http_open(conn, &c->url, WAIT, NULL, &err) == 0, "%s", err.msg);
 }
 
 static inline void read_answer(struct answer *a)

@@ -289,7 +289,7 @@ START_TEST(too_large)
 {
     char value[64];
     /* refused by the length alone, before a byte of the body came */
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n";
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
     struct answer a = ask_raw(&server, head, sizeof head - 1);
     ck_assert_int_eq(a.status, 413);
     ck_assert(http_header(&a.conn, "Connection", value, sizeof value));
@@ -554,8 +554,15 @@ START_TEST(overload)
     snprintf(body, sizeof body, LONG, "true");
     open_stream(&c, &running, C, body);
     read_events(&running, &s, "choices.0.text", 1);
+    struct answer a = ask(&c, "POST", C, "{\"prompt\":[\"a\",\"b\"]}"); /* one more than may wait */
+    ck_assert_int_eq(a.status, 429);
+    answer_fini(&a);
+    a = ask(&c, "POST", C, "{\"prompt\":[\"a\",\"b\",\"c\"]}"); /* than there ever is room for */
+    ck_assert_int_eq(a.status, 400);
+    ck_assert_str_eq(str_at(a.json, "error.param"), "prompt");
+    answer_fini(&a);
     open_stream(&c, &waiting, C, body);
-    struct answer a = ask(&c, "POST", C, body);
+    a = ask(&c, "POST", C, body);
     ck_assert_int_eq(a.status, 429);
     ck_assert_str_eq(str_at(a.json, "error.type"), "rate_limit_error");
     ck_assert(http_header(&a.conn, "Retry-After", value, sizeof value));
@@ -595,7 +602,7 @@ START_TEST(slow_clients)
 {
     static const char *const args[] = {"--timeout", "1", NULL};
     static const char *const halves[] = {"", "POST /v1/completions HTTP/1.1\r\nHost:",
-                                         "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"prompt\""};
+                                         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"prompt\""};
     struct child c;
     struct http_conn conn[3];
     struct err err = {0};
@@ -637,7 +644,7 @@ START_TEST(drains)
     ck_assert_str_eq(s.finish, "length");
     http_close(&conn);
     ck_assert_int_eq(child_wait(&c), 0);
-    ck_assert_int_lt(http_open(&late, &c.url, WAIT, &err), 0);
+    ck_assert_int_lt(http_open(&late, &c.url, WAIT, NULL, &err), 0);
     http_close(&late);
     buf_fini(&s.text);
 }

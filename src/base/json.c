@@ -20,6 +20,7 @@ struct scan {
     const char *s;
     size_t len, pos;
     size_t n_nul; /* "\u0000" escapes */
+    size_t n_values; /* and names of members */
     size_t depth;
     const char *what; /* of the failure at pos */
 };
@@ -129,12 +130,22 @@ static bool scan_string(struct scan *c)
     return fail_at(c, start, "string without an end");
 }
 
+/* Of true, false and null, the letter that no other letter precedes. */
+static bool begins_value(const struct scan *c)
+{
+    char ch = c->s[c->pos];
+    if (ch == 't' || ch == 'f' || ch == 'n')
+        return c->pos == 0 || c->s[c->pos - 1] < 'a' || c->s[c->pos - 1] > 'z';
+    return ch == '"' || ch == '[' || ch == '{' || ch == '-' || (ch >= '0' && ch <= '9');
+}
+
 static bool scan_text(struct scan *c)
 {
     if (c->len >= 3 && memcmp(c->s, "\xEF\xBB\xBF", 3) == 0)
         c->pos = 3; /* byte order mark: cJSON skips it, too */
     while (c->pos < c->len) {
         char ch = c->s[c->pos];
+        c->n_values += begins_value(c);
         if (ch == '"') {
             if (!scan_string(c))
                 return false;
@@ -214,6 +225,11 @@ static int parse_scanned(cJSON **out, const char *s, size_t len, size_t open, co
 
 int json_parse(cJSON **out, const char *text, size_t len, const char *name, struct err *err)
 {
+    return json_parse_most(out, text, len, SIZE_MAX, name, err);
+}
+
+int json_parse_most(cJSON **out, const char *text, size_t len, size_t most, const char *name, struct err *err)
+{
     struct scan c = {.s = text, .len = len};
     size_t bad;
     *out = NULL;
@@ -223,6 +239,8 @@ int json_parse(cJSON **out, const char *text, size_t len, const char *name, stru
         return err_set(err, ERR_FORMAT, "%s: not UTF-8 at byte %zu of the JSON text", name, bad);
     if (!scan_text(&c))
         return err_set(err, ERR_FORMAT, "%s: %s at byte %zu of the JSON text", name, c.what, c.pos);
+    if (c.n_values > most)
+        return err_set(err, ERR_LIMIT, "%s: more than %zu values and names in JSON", name, most);
     if (c.n_nul == 0)
         return parse_scanned(out, text, len, c.depth, name, err);
     char *copy = replace_nuls(text, &len);

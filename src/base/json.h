@@ -19,6 +19,8 @@
 /* Parses text; `name` (a file name) starts every error message, which also
  * gives the byte position.  *out is freed with cJSON_Delete; NULL on error. */
 int json_parse(cJSON **out, const char *text, size_t len, const char *name, struct err *err);
+/* The same for text of at most so many values and names of members, else ERR_LIMIT: each takes about 80 bytes. */
+int json_parse_most(cJSON **out, const char *text, size_t len, size_t most, const char *name, struct err *err);
 /* Maps, parses and unmaps a file. */
 int json_parse_file(cJSON **out, const char *path, struct err *err);
 

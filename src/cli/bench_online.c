@@ -141,7 +141,7 @@ static void shoot(const struct fire *f, const struct question *q, struct shot *s
     static const char path[] = "/v1/completions";
     struct http_conn c;
     double start = clock_now();
-    int rc = http_open(&c, f->url, WAIT, &s->err);
+    int rc = http_open(&c, f->url, WAIT, interrupted, &s->err);
     if (rc == 0)
         rc = http_request(&c, f->url, "POST", path, f->headers, q->body, q->len, &s->err);
     if (rc == 0)
@@ -313,7 +313,7 @@ static int ask_model(struct online *o, const struct http_url *u, const char *hea
     struct buf b;
     cJSON *j = NULL;
     buf_init(&b);
-    int rc = http_open(&c, u, WAIT, err);
+    int rc = http_open(&c, u, WAIT, interrupted, err);
     if (rc == 0)
         rc = http_request(&c, u, "GET", path, headers, NULL, 0, err);
     if (rc == 0)

@@ -4,18 +4,22 @@
 #include "cli/http_client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define HEAD_MAX ((size_t)64 << 10)
 #define LINE_MAX ((size_t)16 << 20)
+#define SLICE_MS 100
 
 int http_url_parse(struct http_url *u, const char *text, struct err *err)
 {
@@ -47,31 +51,62 @@ int http_url_parse(struct http_url *u, const char *text, struct err *err)
 
 /* ---- bytes ---- */
 
-int http_open(struct http_conn *c, const struct http_url *u, double timeout, struct err *err)
+/* Until the socket is ready.  In short pieces: a signal of another thread's does not end a poll. */
+static int await(const struct http_conn *c, short events, const char *what, struct err *err)
+{
+    double end = clock_now() + c->timeout;
+    for (;;) {
+        struct pollfd p = {.fd = c->fd, .events = events};
+        if (c->stop && c->stop())
+            return err_set(err, ERR_CANCELLED, "interrupted");
+        int n = poll(&p, 1, SLICE_MS);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return err_set(err, ERR_IO, "%s: %s", what, strerror(errno));
+        if (clock_now() > end)
+            return err_set(err, ERR_IO, "%s: nothing came in time", what);
+    }
+}
+
+static int connect_to(struct http_conn *c, const struct addrinfo *a, struct err *err)
+{
+    int on = 1, why = 0;
+    socklen_t len = sizeof why;
+    c->fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+    if (c->fd < 0)
+        return err_set(err, ERR_IO, "%s", strerror(errno));
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(c->fd, a->ai_addr, a->ai_addrlen) != 0) {
+        int rc = errno == EINPROGRESS ? await(c, POLLOUT, "connecting", err) : err_set(err, ERR_IO, "%s", strerror(errno));
+        if (rc < 0)
+            return rc;
+        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 || why)
+            return err_set(err, ERR_IO, "%s", strerror(why));
+    }
+    return fcntl(c->fd, F_SETFL, 0) == 0 ? 0 : err_set(err, ERR_IO, "%s", strerror(errno));
+}
+
+int http_open(struct http_conn *c, const struct http_url *u, double timeout, bool (*stop)(void), struct err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    struct timeval wait = {(time_t)timeout, (suseconds_t)((timeout - (double)(time_t)timeout) * 1e6)};
-    int on = 1, why = 0;
-    *c = (struct http_conn){.fd = -1};
+    *c = (struct http_conn){.fd = -1, .timeout = timeout, .stop = stop};
     buf_init(&c->head);
     int rc = getaddrinfo(u->host, u->port, &hints, &list);
     if (rc != 0)
         return err_set(err, ERR_IO, "%s: %s", u->host, gai_strerror(rc));
-    for (const struct addrinfo *a = list; a && c->fd < 0; a = a->ai_next) {
-        c->fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (c->fd < 0)
-            continue;
-        setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-        setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (connect(c->fd, a->ai_addr, a->ai_addrlen) == 0)
-            break;
-        why = errno;
-        close(c->fd);
-        c->fd = -1;
+    rc = ERR_IO;
+    for (const struct addrinfo *a = list; a && rc < 0 && rc != ERR_CANCELLED; a = a->ai_next) {
+        rc = connect_to(c, a, err);
+        if (rc < 0 && c->fd >= 0) {
+            close(c->fd);
+            c->fd = -1;
+        }
     }
     freeaddrinfo(list);
-    return c->fd >= 0 ? 0 : err_set(err, ERR_IO, "cannot connect to %s port %s: %s", u->host, u->port, strerror(why));
+    if (rc < 0)
+        err_wrap(err, "cannot connect to %s port %s", u->host, u->port);
+    return rc;
 }
 
 void http_close(struct http_conn *c)
@@ -86,8 +121,11 @@ int http_send(struct http_conn *c, const void *data, size_t len, struct err *err
 {
     const char *p = data;
     while (len > 0) {
-        ssize_t n = send(c->fd, p, len, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
+        int rc = await(c, POLLOUT, "sending a request", err);
+        if (rc < 0)
+            return rc;
+        ssize_t n = send(c->fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n <= 0)
             return err_set(err, ERR_IO, "sending a request: %s", strerror(errno));
@@ -117,14 +155,18 @@ int http_request(struct http_conn *c, const struct http_url *u, const char *meth
 /* 1 = there are bytes, 0 = the other side closed. */
 static int fill(struct http_conn *c, struct err *err)
 {
+    static const char what[] = "waiting for an answer";
     ssize_t n;
     if (c->pos < c->len)
         return 1;
-    do
-        n = recv(c->fd, c->in, sizeof c->in, 0);
-    while (n < 0 && errno == EINTR);
+    do {
+        int rc = await(c, POLLIN, what, err);
+        if (rc < 0)
+            return rc;
+        n = recv(c->fd, c->in, sizeof c->in, MSG_DONTWAIT);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
     if (n < 0)
-        return err_set(err, ERR_IO, "waiting for an answer: %s", errno == EAGAIN ? "nothing came in time" : strerror(errno));
+        return err_set(err, ERR_IO, "%s: %s", what, strerror(errno));
     c->pos = 0;
     c->len = (size_t)n;
     return n > 0;

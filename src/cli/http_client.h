@@ -25,10 +25,12 @@ struct http_conn {
     int status;
     bool chunked, ended;
     int64_t left;    /* of the body or of the chunk; -1 = until the other side closes */
+    double timeout;
+    bool (*stop)(void);
 };
 
-/* `timeout`: seconds for each wait. */
-int http_open(struct http_conn *c, const struct http_url *u, double timeout, struct err *err);
+/* `timeout`: seconds for each wait.  `stop`: asked while it waits, true ends it with ERR_CANCELLED; NULL = nobody is. */
+int http_open(struct http_conn *c, const struct http_url *u, double timeout, bool (*stop)(void), struct err *err);
 void http_close(struct http_conn *c);
 int http_send(struct http_conn *c, const void *data, size_t len, struct err *err);
 /* A whole request; body may be NULL.  `headers`: lines that end with CRLF, or "". */
