@@ -309,7 +309,7 @@ static size_t put_chunk(char *to, const char *data, size_t n)
 /* No length is given: it is refused when it has grown too large; the server takes the rest, and drops it. */
 START_TEST(too_large_in_chunks)
 {
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     size_t piece = (size_t)1 << 20, n = 0;
     char *data = malloc(piece), *all = malloc(18 * piece);
     ck_assert(data && all);
@@ -381,13 +381,13 @@ START_TEST(frames)
         int status;
         const char *says; /* NULL = libmicrohttpd's own words */
     } rows[] = {
-        {POST "Host: x\r\nContent-Length: 15\r\nContent-Length: 15\r\nConnection: close\r\n\r\n{\"content\":\"a\"}", 200, NULL},
-        {POST "Host: x\r\nContent-Length: 15\r\nContent-Length: 16\r\n\r\n{\"content\":\"a\"}", 400, "two different"},
-        {POST "Host: x\r\nContent-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{\"content\":\"a\"}\r\n0\r\n\r\n", 400, "exclude each other"},
+        {POST "Host: localhost\r\nContent-Length: 15\r\nContent-Length: 15\r\nConnection: close\r\n\r\n{\"content\":\"a\"}", 200, NULL},
+        {POST "Host: localhost\r\nContent-Length: 15\r\nContent-Length: 16\r\n\r\n{\"content\":\"a\"}", 400, "two different"},
+        {POST "Host: localhost\r\nContent-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{\"content\":\"a\"}\r\n0\r\n\r\n", 400, "exclude each other"},
         {POST "Content-Length: 15\r\n\r\n{\"content\":\"a\"}", 400, NULL},
-        {"GET /v1/models/forge-tiny%00 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "NUL"},
-        {"GET /v1/models/forge-tiny%2500 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404, "model"},
-        {"GET /health%00 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "NUL"},
+        {"GET /v1/models/forge-tiny%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "NUL"},
+        {"GET /v1/models/forge-tiny%2500 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404, "model"},
+        {"GET /health%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "NUL"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct answer a = ask_raw(&server, rows[i].request, strlen(rows[i].request));

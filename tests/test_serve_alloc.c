@@ -55,7 +55,7 @@ static int ask(const char *method, const char *path, const char *body)
     struct sockaddr_in a = address();
     size_t n = 0;
     ssize_t got;
-    int len = snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method,
+    int len = snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method,
                        path, strlen(body), body);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0 || send(fd, request, (size_t)len, MSG_NOSIGNAL) != len)

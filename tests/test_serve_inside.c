@@ -99,6 +99,16 @@ static int gate_steps(void)
     return n;
 }
 
+/* The step that waits ends, and the next one waits. */
+static void gate_pass(void)
+{
+    mutex_lock(gate.lock);
+    gate.waits = false;
+    gate.stop_at = gate.n_steps + 1;
+    bell_ring(gate.bell);
+    mutex_unlock(gate.lock);
+}
+
 /* ---- an engine, a server, and who looks after it ---- */
 
 static struct forge_engine *engine;
@@ -147,6 +157,35 @@ static void close_all(void)
     forge_engine_close(engine);
     bell_free(gate.bell);
     mutex_free(gate.lock);
+}
+
+/* ---- what the server calls goes through here ---- */
+
+static struct {
+    void (*second)(void); /* done before the second request is submitted */
+    int n_submits;
+    size_t places;        /* fewest of the server's that were taken when a connection was resumed */
+} seam = {.places = SIZE_MAX};
+
+int __real_forge_submit(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                        struct forge_error *err);
+int __wrap_forge_submit(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                        struct forge_error *err);
+int __wrap_forge_submit(struct forge_engine *e, const struct forge_request_params *p, struct forge_request **out,
+                        struct forge_error *err)
+{
+    if (++seam.n_submits == 2 && seam.second)
+        seam.second();
+    return __real_forge_submit(e, p, out, err);
+}
+
+void __real_MHD_resume_connection(struct MHD_Connection *conn);
+void __wrap_MHD_resume_connection(struct MHD_Connection *conn);
+void __wrap_MHD_resume_connection(struct MHD_Connection *conn)
+{
+    size_t n = atomic_load(&server->n_requests);
+    seam.places = n < seam.places ? n : seam.places;
+    __real_MHD_resume_connection(conn);
 }
 
 static const char *long_prompt(const char *more)
@@ -276,10 +315,127 @@ START_TEST(leaves_in_a_prompt)
 }
 END_TEST
 
+/* Of the one exchange that is there. */
+static bool flag_of(bool (*flag)(const struct exchange *x))
+{
+    bool on = false;
+    mutex_lock(server->lock);
+    for (struct exchange *x = server->first; x; x = x->next) {
+        mutex_lock(x->lock);
+        on = on || flag(x);
+        mutex_unlock(x->lock);
+    }
+    mutex_unlock(server->lock);
+    return on;
+}
+
+static bool is_gone(const struct exchange *x)
+{
+    return x->gone;
+}
+
+static bool is_watched(const struct exchange *x)
+{
+    return x->watched;
+}
+
+static struct http_conn leaver;
+
+static void leave(void)
+{
+    gate_await();
+    http_close(&leaver);
+    gate_pass();
+    while (!flag_of(is_gone))
+        usleep(1000);
+}
+
+/* It leaves, which the first prompt's callback sees, while its second prompt is about to be submitted. */
+START_TEST(leaves_while_submitted)
+{
+    static const char body[] = "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":300,\"ignore_eos\":true}";
+    struct err err = {0};
+    open_all(2);
+    gate_set(2, 0);
+    seam.second = leave;
+    ask_open(&at, &leaver);
+    ck_assert_int_eq(http_request(&leaver, &at.url, "POST", C, "", body, strlen(body), &err), 0);
+    while (!flag_of(is_watched))
+        usleep(1000);
+    gate_open();
+    await_idle(&at);
+    ck_assert(metric(&at, "forge_requests_cancelled_total") == 2);
+    close_all();
+}
+END_TEST
+
+static size_t places_between;
+
+static void let_first_end(void)
+{
+    struct forge_engine_stats st;
+    do {
+        usleep(1000);
+        forge_engine_stats_copy(engine, &st, sizeof st);
+    } while (st.finished < 1);
+    places_between = atomic_load(&server->n_requests);
+}
+
+/* Who ends the server waits while places are taken: the second prompt's before it is submitted, and the last one's
+ * until no connection is suspended. */
+START_TEST(places)
+{
+    open_all(2);
+    seam.second = let_first_end;
+    struct answer a = ask(&at, "POST", C, "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1}");
+    ck_assert_int_eq(a.status, 200);
+    answer_fini(&a);
+    ck_assert_uint_eq(places_between, 1);
+    ck_assert_msg(seam.places > 0 && seam.places < SIZE_MAX, "%zu", seam.places);
+    ck_assert_uint_eq(atomic_load(&server->n_requests), 0);
+    close_all();
+}
+END_TEST
+
+/* Bodies that are being read share what there is for them. */
+START_TEST(bodies_together)
+{
+    enum { HALF = 80000 };
+    static char body[2 * HALF + 64];
+    struct answer first = {.json = NULL};
+    struct err err = {0};
+    char value[32], head[128];
+    open_all(1);
+    server->bodies_max = 2 * HALF - 1;
+    memset(body, ' ', sizeof body);
+    memcpy(body, "{\"prompt\":\"a\",\"max_tokens\":1", 28);
+    body[HALF + 99] = '}';
+    int n = snprintf(head, sizeof head, "POST " C " HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", HALF + 100);
+    ask_open(&at, &first.conn);
+    ck_assert_int_eq(http_send(&first.conn, head, (size_t)n, &err), 0);
+    ck_assert_int_eq(http_send(&first.conn, body, HALF, &err), 0);
+    while (atomic_load(&server->n_body_bytes) < HALF)
+        usleep(1000);
+    struct answer a = ask_with(&at, "POST", C, "", body, HALF);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert(http_header(&a.conn, "Retry-After", value, sizeof value));
+    answer_fini(&a);
+    ck_assert_int_eq(http_send(&first.conn, body + HALF, 100, &err), 0);
+    read_answer(&first);
+    ck_assert_msg(first.status == 200, "%d %s", first.status, buf_str(&first.body));
+    answer_fini(&first);
+    body[HALF - 1] = '}';
+    a = ask_with(&at, "POST", C, "", body, HALF);
+    ck_assert_int_eq(a.status, 200);
+    answer_fini(&a);
+    close_all();
+}
+END_TEST
+
 /* One that has only ended what it sends is answered where nothing is waited for, and has left where something is. */
 START_TEST(half_closed)
 {
-    static const char get[] = "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    static const char get[] = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     struct answer a = {.json = NULL};
     struct http_conn conn;
     struct err err = {0};
@@ -331,7 +487,7 @@ END_TEST
 /* A connection without a request ends long before one that had its first. */
 START_TEST(silent)
 {
-    static const char get[] = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char get[] = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
     struct http_conn none;
     struct answer one = {.json = NULL};
     struct err err = {0};
@@ -434,6 +590,9 @@ int main(void)
     tcase_add_test(tc, comments_in_a_long_prompt);
     tcase_add_test(tc, progress);
     tcase_add_loop_test(tc, leaves_in_a_prompt, 0, 2);
+    tcase_add_test(tc, leaves_while_submitted);
+    tcase_add_test(tc, places);
+    tcase_add_test(tc, bodies_together);
     tcase_add_test(tc, half_closed);
     tcase_add_test(tc, takes_nothing);
     tcase_add_test(tc, silent);

@@ -156,7 +156,7 @@ START_TEST(same_key)
         {"a", "aaaa", false},        {"sesame ", "sesame", false}, {"s\xC3\xA9same", "s\xC3\xA9same", true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        ck_assert_msg(route_same_key(rows[i].given, rows[i].key) == rows[i].same, "%s, %s", rows[i].given, rows[i].key);
+        ck_assert_msg(access_same_key(rows[i].given, rows[i].key) == rows[i].same, "%s, %s", rows[i].given, rows[i].key);
 }
 END_TEST
 

@@ -29,8 +29,8 @@ static const struct opt opts[] = {
      "clients must send it as 'Authorization: Bearer KEY' (default: FORGE_API_KEY, else none)"},
     {"slots", 0, OPT_I64, F(slots), F(has_slots), "N", "1..1024", NULL,
      "requests that run at once, in steps together; the same as --max-seqs (default: 8, or fewer where memory does not do)"},
-    {"max-queue", 0, OPT_I64, F(max_queue), 0, "N", "0..100000", "64", "requests that may wait for a slot; one more gets 429"},
-    {"cors", 0, OPT_STR, F(cors), 0, "ORIGIN", NULL, NULL, "origin whose web pages may call, or '*' (default: none but its own)"},
+    {"max-queue", 0, OPT_I64, F(max_queue), 0, "N", "0..100000", "64", "requests that may wait for a slot, each prompt of a list one; more get 429"},
+    {"cors", 0, OPT_STR, F(cors), 0, "ORIGIN", NULL, NULL, "origin whose web pages may call, as https://chat.example, or '*' (default: none but its own)"},
     {"timeout", 0, OPT_F64, F(timeout), 0, "S", "1..86400", "60",
      "seconds that a client may take to send a request, to take a piece of an answer, or to be idle; and at most what "
      "is waited for requests at the end"},

@@ -64,7 +64,7 @@ static void put_choice(struct buf *out, const struct exchange *x, const struct t
     const struct gen *g = x->gen;
     const struct choice *c = &t->choices[at];
     const struct prompt *p = &g->api.prompts[t->index];
-    size_t len, n_ids, n_calls = 0;
+    size_t len, n_ids, n_calls = 0, offset = 0;
     const char *text = forge_request_text(t->r, (int)at, &len);
     forge_request_ids(t->r, (int)at, &n_ids);
     buf_putc(out, '{');
@@ -84,7 +84,7 @@ static void put_choice(struct buf *out, const struct exchange *x, const struct t
         buf_fini(&whole);
     }
     if (g->api.n_logprobs >= 0) {
-        logprobs_json(out, x, t, at, 0, n_ids, 0);
+        logprobs_json(out, x, t, at, 0, n_ids, &offset);
         buf_putc(out, ',');
     } else
         buf_puts(out, "\"logprobs\":null,");

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "serve/json_out.h"
 #include "serve/server.h"
 
 #define TOOLS_MAX 128
@@ -14,13 +13,14 @@
 /* ---- messages ---- */
 
 /* Their shape is looked at where they are rendered. */
-static bool put_messages(struct buf *out, const cJSON *list, struct api_error *e)
+static bool put_messages(struct buf *out, struct node list, struct api_error *e)
 {
-    if (!cJSON_IsArray(list))
-        return api_fail(e, 400, "messages", list ? "'messages' must be a list, not %s." : "'messages' is missing.", json_kind(list));
-    if (!list->child)
+    if (!cJSON_IsArray(list.item))
+        return api_fail(e, 400, "messages", list.item ? "'messages' must be a list, not %s." : "'messages' is missing.",
+                        json_kind(list.item));
+    if (!list.item->child)
         return api_fail(e, 400, "messages", "'messages' is empty.");
-    json_put(out, list);
+    node_put(out, list);
     return true;
 }
 
@@ -52,43 +52,47 @@ static bool check_tools(const cJSON *tools, struct api_error *e)
 }
 
 /* A tool's parameters with an $id of their own: their references begin in them, and errors name the tool. */
-static void put_parameters(struct buf *out, const cJSON *p, const char *name)
+static void put_parameters(struct buf *out, struct node p, const char *name)
 {
     struct buf id;
+    struct raw value;
+    size_t at = 0;
     buf_init(&id);
     buf_puts(&id, "tools/");
     buf_puts(&id, name);
     buf_puts(out, "{\"$id\":");
-    json_put_string(out, buf_str(&id));
+    node_put_name(out, buf_str(&id));
     out->failed |= id.failed;
     buf_fini(&id);
-    for (const cJSON *c = p->child; c; c = c->next) {
+    for (const cJSON *c = p.item->child; c && raw_next_member(p.raw, &at, &value); c = c->next) {
         if (strcmp(c->string, "$id") == 0)
             continue;
         buf_putc(out, ',');
-        json_put_string(out, c->string);
+        node_put_name(out, c->string);
         buf_putc(out, ':');
-        json_put(out, c);
+        node_put(out, (struct node){c, value});
     }
     buf_putc(out, '}');
 }
 
 /* The schema of a call, so that nothing else can come: of one tool, or of all. */
-static bool put_call_schema(struct buf *out, const cJSON *tools, const char *only, struct api_error *e)
+static bool put_call_schema(struct buf *out, struct node tools, const char *only, struct api_error *e)
 {
+    struct node_place at = {0};
+    struct node t;
     size_t n = 0;
     buf_puts(out, "{\"anyOf\":[");
-    for (const cJSON *t = tools ? tools->child : NULL; t; t = t->next) {
-        const cJSON *f = json_get(t, "function"), *name = json_get(f, "name"), *p = json_get(f, "parameters");
-        if (only && strcmp(only, name->valuestring) != 0)
+    while (node_next(tools, &at, &t)) {
+        struct node f = node_get(t, "function"), name = node_get(f, "name"), p = node_get(f, "parameters");
+        if (only && strcmp(only, name.item->valuestring) != 0)
             continue;
         if (n++ > 0)
             buf_putc(out, ',');
         buf_puts(out, "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":");
-        json_put(out, name);
+        node_put(out, name);
         buf_puts(out, "},\"arguments\":");
-        if (p)
-            put_parameters(out, p, name->valuestring);
+        if (p.item)
+            put_parameters(out, p, name.item->valuestring);
         else
             buf_puts(out, "{\"type\":\"object\"}");
         buf_puts(out, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");
@@ -97,20 +101,20 @@ static bool put_call_schema(struct buf *out, const cJSON *tools, const char *onl
     return n > 0 || api_fail(e, 400, "tool_choice", "'tool_choice' asks for a tool that 'tools' does not have.");
 }
 
-static bool read_tools(struct api *a, const cJSON *body, const cJSON **tools, struct api_error *e)
+static bool read_tools(struct api *a, struct node body, struct node *tools, struct api_error *e)
 {
-    const cJSON *choice = json_get(body, "tool_choice"), *name = json_get(json_get(choice, "function"), "name");
+    const cJSON *choice = json_get(body.item, "tool_choice"), *name = json_get(json_get(choice, "function"), "name");
     const char *word = cJSON_IsString(choice) ? choice->valuestring : NULL;
     struct buf schema;
-    *tools = json_get(body, "tools");
-    if (*tools && !check_tools(*tools, e))
+    *tools = node_get(body, "tools");
+    if (tools->item && !check_tools(tools->item, e))
         return false;
     if (choice && !(word && (!strcmp(word, "none") || !strcmp(word, "auto") || !strcmp(word, "required"))) && !cJSON_IsString(name))
         return api_fail(e, 400, "tool_choice", "'tool_choice' must be none, auto, required, or name a function.");
-    if (*tools && !(*tools)->child)
-        *tools = NULL;
+    if (tools->item && !tools->item->child)
+        tools->item = NULL;
     a->only_call = (word && strcmp(word, "required") == 0) || cJSON_IsString(name);
-    a->tools = *tools && !(word && strcmp(word, "none") == 0);
+    a->tools = tools->item && !(word && strcmp(word, "none") == 0);
     if (!a->only_call)
         return true;
     buf_init(&schema);
@@ -122,10 +126,11 @@ static bool read_tools(struct api *a, const cJSON *body, const cJSON **tools, st
 
 /* ---- the form of the answer ---- */
 
-static bool read_format(struct api *a, const cJSON *body, struct api_error *e)
+static bool read_format(struct api *a, struct node body, struct api_error *e)
 {
     static const char field[] = "response_format";
-    const cJSON *f = json_get(body, field), *type = json_get(f, "type"), *s = json_get(json_get(f, "json_schema"), "schema");
+    struct node form = node_get(body, field), s = node_get(node_get(form, "json_schema"), "schema");
+    const cJSON *f = form.item, *type = json_get(f, "type");
     struct buf b;
     if (!f)
         return true;
@@ -137,13 +142,13 @@ static bool read_format(struct api *a, const cJSON *body, struct api_error *e)
         return true;
     if (!schema && strcmp(word, "json_object") != 0)
         return api_fail(e, 400, field, "'%s' has a 'type' that is none of text, json_object, json_schema.", field);
-    if (schema && !cJSON_IsObject(s))
+    if (schema && !cJSON_IsObject(s.item))
         return api_fail(e, 400, field, "'%s' has no 'json_schema' with a 'schema' that is an object.", field);
     if (a->only_call)
         return api_fail(e, 400, field, "'%s' and a 'tool_choice' that asks for a call exclude each other.", field);
     buf_init(&b);
     if (schema)
-        json_put(&b, s);
+        node_put(&b, s);
     else
         buf_puts(&b, "{\"type\":\"object\"}");
     a->json_schema = b.data;
@@ -152,29 +157,27 @@ static bool read_format(struct api *a, const cJSON *body, struct api_error *e)
 }
 
 /* Variables of the template.  An answer in a form has no room for a thought, unless that is asked for. */
-static bool put_variables(struct buf *out, const struct api *a, const cJSON *body, struct api_error *e)
+static bool put_variables(struct buf *out, const struct api *a, struct node body, struct api_error *e)
 {
-    const cJSON *vars = json_get(body, "chat_template_kwargs");
-    if (vars && !cJSON_IsObject(vars))
-        return api_fail(e, 400, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s.", json_kind(vars));
-    buf_putc(out, '{');
-    for (const cJSON *c = vars ? vars->child : NULL; c; c = c->next) {
-        json_put_string(out, c->string);
-        buf_putc(out, ':');
-        json_put(out, c);
-        buf_putc(out, ',');
-    }
-    if (a->json_schema && !json_get(vars, "enable_thinking"))
-        buf_puts(out, "\"enable_thinking\":false");
-    put_end(out, "}");
+    struct node vars = node_get(body, "chat_template_kwargs");
+    bool no_thought = a->json_schema && !json_get(vars.item, "enable_thinking");
+    if (vars.item && !cJSON_IsObject(vars.item))
+        return api_fail(e, 400, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s.", json_kind(vars.item));
+    if (vars.item)
+        buf_put(out, vars.raw.s, vars.raw.len - 1); /* without its bracket */
+    else
+        buf_putc(out, '{');
+    if (no_thought)
+        buf_printf(out, "%s\"enable_thinking\":false", vars.item && vars.item->child ? "," : "");
+    buf_putc(out, '}');
     return true;
 }
 
 /* ---- all of it ---- */
 
-bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_error *e)
+bool chat_read(struct api *a, struct server *s, struct node body, struct api_error *e)
 {
-    const cJSON *tools;
+    struct node tools;
     struct chat_text c;
     a->prompts = mem_array(1, sizeof *a->prompts);
     if (!a->prompts)
@@ -186,8 +189,8 @@ bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_er
     buf_init(&c.tools);
     buf_init(&c.variables);
     if (a->tools)
-        json_put(&c.tools, tools);
-    bool ok = put_messages(&c.messages, json_get(body, "messages"), e) && put_variables(&c.variables, a, body, e);
+        node_put(&c.tools, tools);
+    bool ok = put_messages(&c.messages, node_get(body, "messages"), e) && put_variables(&c.variables, a, body, e);
     if (ok && (c.messages.failed || c.tools.failed || c.variables.failed))
         ok = api_no_memory(e);
     ok = ok && chat_render(s, &c, a, e);
@@ -208,7 +211,7 @@ void handle_apply_template(struct exchange *x)
     struct api a = {.chat = true};
     struct buf *out = &x->reply.body;
     cJSON *body = fields_body(x, &e);
-    bool ok = body && chat_read(&a, x->s, body, &e);
+    bool ok = body && chat_read(&a, x->s, body_node(x, body), &e);
     cJSON_Delete(body);
     if (ok) {
         buf_puts(out, "{\"prompt\":");

@@ -59,7 +59,7 @@ cJSON *fields_body(struct exchange *x, struct api_error *e)
         api_no_memory(e);
         return NULL;
     }
-    if (json_parse(&body, buf_str(&x->body), x->body.len, "body", &err) < 0) {
+    if (json_parse_most(&body, buf_str(&x->body), x->body.len, VALUES_MAX, "body", &err) < 0) {
         api_fail(e, err.code == ERR_NOMEM ? 503 : 400, NULL, "%s", err.msg);
         return NULL;
     }
@@ -69,6 +69,11 @@ cJSON *fields_body(struct exchange *x, struct api_error *e)
         return NULL;
     }
     return body;
+}
+
+struct node body_node(const struct exchange *x, const cJSON *body)
+{
+    return (struct node){body, {buf_str(&x->body), x->body.len}};
 }
 
 bool fields_ids(const cJSON *list, const char *name, int32_t **ids, size_t *n, struct api_error *e)

@@ -28,10 +28,12 @@ enum forge_finish turn_finish(const struct turn *t)
 
 /* ---- callbacks, on the engine's thread ---- */
 
+/* While others of its turns are still being submitted, gen_start cancels when they are. */
 static void give_up(struct exchange *x)
 {
     x->gone = true;
-    gen_cancel(x);
+    if (x->watched)
+        gen_cancel(x);
 }
 
 /* Also between ticks: a client that left costs one step at most. */
@@ -63,7 +65,6 @@ static void turn_ended(struct exchange *x, struct turn *t, enum forge_finish fin
     if (finish != FORGE_FINISH_CANCELLED)
         atomic_store(&x->s->device_failed, finish == FORGE_FINISH_ERROR && err->code == FORGE_ERR_DEVICE);
     counts_ended(x->s, t);
-    atomic_fetch_sub(&x->s->n_requests, 1);
     if (--g->n_left > 0)
         return;
     x->done = true;
@@ -71,11 +72,18 @@ static void turn_ended(struct exchange *x, struct turn *t, enum forge_finish fin
         sse_end(x);
 }
 
+static void give_back(struct exchange *x, size_t n)
+{
+    x->gen->n_places -= n;
+    atomic_fetch_sub(&x->s->n_requests, n);
+}
+
 static int on_piece(void *user, const struct forge_piece *p)
 {
     struct turn *t = user;
     struct exchange *x = t->x;
     struct choice *c = &t->choices[p->sample];
+    bool over = false;
     mutex_lock(x->lock);
     look_for_client(x);
     if (x->gen->api.stream && !x->gone)
@@ -83,11 +91,14 @@ static int on_piece(void *user, const struct forge_piece *p)
     if (p->finish != FORGE_FINISH_NONE) {
         c->ended = true;
         c->finish = p->finish;
-        if (++t->n_ended == (size_t)x->gen->api.n)
+        over = ++t->n_ended == (size_t)x->gen->api.n;
+        if (over)
             turn_ended(x, t, p->finish);
     }
     if (x->done || x->out.len > 0)
         http_resume(x);
+    if (over)
+        give_back(x, 1); /* last of all: when all are back, the daemon may stop, and nothing may be suspended */
     mutex_unlock(x->lock);
     return 0;
 }
@@ -125,14 +136,13 @@ void gen_free(struct exchange *x)
     for (size_t i = 0; g->turns && i < g->api.n_prompts; i++) {
         struct turn *t = &g->turns[i];
         forge_request_free(t->r); /* nobody is called back any more */
-        if (t->r && t->n_ended < (size_t)g->api.n) {
-            atomic_fetch_sub(&x->s->n_requests, 1);
+        if (t->r && t->n_ended < (size_t)g->api.n)
             counts_ended(x->s, NULL);
-        }
         for (size_t k = 0; t->choices && k < (size_t)g->api.n; k++)
             forge_chat_parser_free(t->choices[k].parser);
         free(t->choices);
     }
+    give_back(x, g->n_places);
     free(g->turns);
     api_fini(&g->api);
     free(g);
@@ -180,22 +190,27 @@ static bool submit_all(struct exchange *x, struct api_error *e)
         p.on_piece = on_piece;
         p.on_prefill = on_prefill;
         p.user = t;
-        atomic_fetch_add(&x->s->n_requests, 1);
-        if (forge_submit(x->s->e, &p, &t->r, &err) < 0) {
-            atomic_fetch_sub(&x->s->n_requests, 1);
+        if (forge_submit(x->s->e, &p, &t->r, &err) < 0)
             return api_fail_engine(e, blame(&g->api, &err), &err);
-        }
     }
     return true;
 }
 
-static bool may_begin(struct server *s, struct api_error *e)
+/* Takes a place for each prompt. */
+static bool take_places(struct exchange *x, struct api_error *e)
 {
-    if (atomic_load(&s->draining))
+    struct server *s = x->s;
+    size_t n = x->gen->api.n_prompts, room = (size_t)s->slots + (size_t)s->p.max_queue, taken = atomic_load(&s->n_requests);
+    if (n > room)
+        return api_fail(e, 400, "prompt", "'prompt' has %zu elements; this server takes at most %zu at once.", n, room);
+    do {
+        if (n > room - taken)
+            return api_fail(e, 429, NULL, "%zu of %zu places are taken (%d slots, and a queue of %d); send this again later.", taken,
+                            room, s->slots, s->p.max_queue);
+    } while (!atomic_compare_exchange_weak(&s->n_requests, &taken, taken + n));
+    x->gen->n_places = n;
+    if (atomic_load(&s->draining)) /* only now: who ends the server sees the places, or is seen here */
         return api_fail(e, 503, NULL, "The server is about to end; send this again later.");
-    if (atomic_load(&s->n_requests) >= (size_t)s->slots + (size_t)s->p.max_queue)
-        return api_fail(e, 429, NULL, "All %d slots are in use and %d requests wait; send this again later.", s->slots,
-                        s->p.max_queue);
     return true;
 }
 
@@ -213,15 +228,8 @@ static bool start(struct exchange *x, bool chat, struct api_error *e)
     }
     snprintf(g->id, sizeof g->id, "%s-%016llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)rng_fresh_seed());
     g->created = time(NULL);
-    if (api_read(&g->api, x->s, body, chat, e) && may_begin(x->s, e)) {
-        if (!make_turns(x))
-            api_no_memory(e);
-        else {
-            for (size_t i = 0; g->api.stream && i < g->api.n_prompts; i++)
-                sse_begin(x, &g->turns[i]);
-            ok = submit_all(x, e);
-        }
-    }
+    if (api_read(&g->api, x->s, body_node(x, body), chat, e) && take_places(x, e))
+        ok = make_turns(x) ? submit_all(x, e) : api_no_memory(e);
     cJSON_Delete(body);
     return ok;
 }
@@ -232,6 +240,8 @@ void gen_start(struct exchange *x, bool chat)
     bool ok = start(x, chat, &e);
     mutex_lock(x->lock);
     x->watched = ok;
+    if (ok && x->gone)
+        gen_cancel(x);
     mutex_unlock(x->lock);
     if (ok)
         return;

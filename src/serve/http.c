@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "serve/server.h"
 
-#define POOL 4                     /* threads that handle requests */
+#define POOL 8                     /* threads that handle requests: templates, prompts and grammars take theirs a while */
 #define HEADERS_MAX ((size_t)64 << 10)
 #define SEND_BLOCK 4096
 
@@ -47,8 +47,10 @@ static struct exchange *exchange_new(struct server *s, struct MHD_Connection *co
     buf_init(&x->reply.body);
     buf_init(&x->out);
     mutex_lock(s->lock);
-    if (x->peer)
+    if (x->peer) {
         x->peer->asked = true;
+        x->peer->t_since = x->t_start; /* what it may take now is the body */
+    }
     x->next = s->first;
     if (s->first)
         s->first->prev = x;
@@ -56,6 +58,12 @@ static struct exchange *exchange_new(struct server *s, struct MHD_Connection *co
     s->n_exchanges++;
     mutex_unlock(s->lock);
     return x;
+}
+
+static void forget_body(struct exchange *x)
+{
+    atomic_fetch_sub(&x->s->n_body_bytes, x->body.len);
+    buf_fini(&x->body);
 }
 
 static void exchange_free(struct exchange *x)
@@ -75,7 +83,7 @@ static void exchange_free(struct exchange *x)
     }
     mutex_unlock(s->lock);
     gen_free(x);
-    buf_fini(&x->body);
+    forget_body(x);
     buf_fini(&x->reply.body);
     buf_fini(&x->out);
     free((char *)x->rest);
@@ -244,14 +252,28 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *conn, cons
     return MHD_YES;
 }
 
+static bool has_room(struct server *s, size_t n)
+{
+    if (atomic_fetch_add(&s->n_body_bytes, n) + n <= s->bodies_max)
+        return true;
+    atomic_fetch_sub(&s->n_body_bytes, n);
+    return false;
+}
+
 static void take_body(struct exchange *x, const char *data, size_t n)
 {
-    if (!x->drop && n > BODY_MAX - x->body.len)
+    size_t before = x->body.len;
+    if (!x->drop && n > BODY_MAX - before)
         x->too_large = x->drop = true;
-    if (x->drop)
-        buf_fini(&x->body);
-    else
-        buf_put(&x->body, data, n);
+    else if (!x->drop && !has_room(x->s, n))
+        x->no_room = x->drop = true;
+    if (x->drop) {
+        forget_body(x);
+        return;
+    }
+    buf_put(&x->body, data, n);
+    if (x->body.len < before + n) /* no memory, which its handler tells */
+        atomic_fetch_sub(&x->s->n_body_bytes, before + n - x->body.len);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
@@ -277,7 +299,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
             x->peer->busy = true;
         mutex_unlock(x->s->lock);
         route_handle(x);
-        buf_fini(&x->body);
+        forget_body(x);
     }
     return go_on(x);
 }

@@ -119,23 +119,26 @@ static void put_cell(struct buf *out, const struct exchange *x, enum column col,
 }
 
 static void text_lists(struct buf *out, const struct exchange *x, const struct turn *t, size_t choice, size_t first, size_t n,
-                       size_t offset)
+                       size_t *offset)
 {
     static const char *const names[N_COLS] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    size_t at = *offset;
     buf_puts(out, "\"logprobs\":{");
     for (int col = 0; col < N_COLS; col++) {
-        size_t at = offset, n_best;
+        size_t n_best;
         const struct forge_logprob *l;
+        at = *offset;
         buf_printf(out, "\"%s\":[", names[col]);
         for (size_t i = first; i < first + n && (l = forge_request_logprobs(t->r, (int)choice, i, &n_best)); i++)
             put_cell(out, x, (enum column)col, l, n_best, &at);
         put_end(out, "],");
     }
+    *offset = at;
     put_end(out, "}");
 }
 
 void logprobs_json(struct buf *out, const struct exchange *x, const struct turn *t, size_t choice, size_t first, size_t n,
-                   size_t offset)
+                   size_t *offset)
 {
     if (x->gen->api.chat)
         chat_list(out, x, t, choice, first, n);

@@ -14,6 +14,7 @@
 #define BIAS_MAX 1024
 #define TOP_LOGPROBS_MAX 20
 #define TOKENS_MAX 2147483647.0
+#define ECHO_MAX ((size_t)2 << 20) /* bytes of prompts that an answer repeats */
 #define EXACT_MAX 9007199254740991.0 /* 2^53 - 1: above it, a double no longer tells neighbours apart */
 
 #define A(field) offsetof(struct api, field)
@@ -77,6 +78,7 @@ static bool read_stops(struct api *a, const cJSON *body, struct api_error *e)
 {
     const cJSON *stop = json_get(body, "stop");
     struct buf b;
+    size_t n_bytes = 0;
     if (!stop)
         return true;
     if (!cJSON_IsString(stop) && !cJSON_IsArray(stop))
@@ -102,6 +104,9 @@ static bool read_stops(struct api *a, const cJSON *body, struct api_error *e)
             return api_fail(e, 400, "stop", "'stop' has an element, number %zu, that is %s.", a->n_stops + 1, wrong);
         }
         a->stops[a->n_stops++] = b.data;
+        n_bytes += b.len;
+        if (n_bytes > FORGE_STOP_BYTES)
+            return api_fail(e, 400, "stop", "'stop' has more than %d bytes.", FORGE_STOP_BYTES);
         if (c == stop)
             break;
     }
@@ -193,6 +198,19 @@ static bool read_types(const cJSON *body, struct api_error *e)
     return true;
 }
 
+/* All choices of a prompt begin with it. */
+static bool check_echo(const struct api *a, struct api_error *e)
+{
+    size_t n = 0;
+    if (!a->echo)
+        return true;
+    if (a->n_logprobs >= 0)
+        return api_fail(e, 400, "echo", "'echo' cannot be had with 'logprobs': those of the prompt are not computed.");
+    for (size_t i = 0; i < a->n_prompts; i++)
+        n += a->prompts[i].len * (size_t)a->n;
+    return n <= ECHO_MAX || api_fail(e, 400, "echo", "'echo' would repeat %zu bytes of prompts in the choices; at most %zu are.", n, ECHO_MAX);
+}
+
 static bool check_together(struct api *a, struct api_error *e)
 {
     if (a->max_completion_tokens >= 0)
@@ -201,24 +219,23 @@ static bool check_together(struct api *a, struct api_error *e)
         return api_fail(e, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true.");
     if (a->logprobs)
         a->n_logprobs = a->top_logprobs >= 0 ? a->top_logprobs : 0;
-    if (a->echo && a->n_logprobs >= 0)
-        return api_fail(e, 400, "echo", "'echo' cannot be had with 'logprobs': those of the prompt are not computed.");
     if (a->temperature <= 0)
         a->top_p = 1; /* nothing is drawn */
     if (a->top_k < 0)
         a->top_k = 0;
-    return true;
+    return check_echo(a, e);
 }
 
-bool api_read(struct api *a, struct server *s, const cJSON *body, bool chat, struct api_error *e)
+bool api_read(struct api *a, struct server *s, struct node all, bool chat, struct api_error *e)
 {
+    const cJSON *body = all.item;
     const struct forge_engine_info *info = forge_engine_info(s->e);
     const cJSON *options = json_get(body, "stream_options");
     defaults(a, info, chat);
     a->has_seed = json_get(body, "seed") != NULL;
     return read_types(body, e) && fields_read(common_fields, body, a, e) &&
            fields_read(chat ? chat_fields : text_fields, body, a, e) && (!options || fields_read(stream_fields, options, a, e)) &&
-           read_stops(a, body, e) && read_bias(a, info->n_vocab, body, e) && (chat ? chat_read(a, s, body, e) : read_prompts(a, body, e)) &&
+           read_stops(a, body, e) && read_bias(a, info->n_vocab, body, e) && (chat ? chat_read(a, s, all, e) : read_prompts(a, body, e)) &&
            check_together(a, e);
 }
 

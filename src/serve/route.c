@@ -1,4 +1,4 @@
-/* Which handler answers which path; keys, methods, limits.
+/* Which handler answers which path; methods, limits.
  * What can be refused before a body came is refused then.
  * Knows no handler's fields. */
 #include <stdlib.h>
@@ -35,24 +35,6 @@ static const struct route *find(struct exchange *x, const char *path)
     return NULL;
 }
 
-bool route_same_key(const char *given, const char *key)
-{
-    size_t n = strlen(given), m = strlen(key);
-    volatile unsigned char differ = n != m;
-    for (size_t i = 0; i < n; i++)
-        differ = (unsigned char)(differ | (given[i] ^ key[m ? i % m : 0]));
-    return differ == 0;
-}
-
-static bool has_key(const struct exchange *x)
-{
-    static const char scheme[] = "Bearer ";
-    if (!x->s->api_key || (x->route && x->route->is_open) || strcmp(x->method, "OPTIONS") == 0)
-        return true;
-    const char *h = MHD_lookup_connection_value(x->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    return h && strncasecmp(h, scheme, sizeof scheme - 1) == 0 && route_same_key(h + sizeof scheme - 1, x->s->api_key);
-}
-
 static bool has_method(const struct exchange *x)
 {
     return strcmp(x->method, x->route->methods) == 0 || (strcmp(x->method, "HEAD") == 0 && strcmp(x->route->methods, "GET") == 0);
@@ -60,18 +42,22 @@ static bool has_method(const struct exchange *x)
 
 void route_begin(struct exchange *x, const char *path)
 {
+    struct api_error e;
     x->route = find(x, path);
-    x->drop = !has_key(x) || !x->route || strcmp(x->method, "POST") != 0;
+    x->drop = !access_check(x, &e) || !x->route || strcmp(x->method, "POST") != 0;
 }
 
 void route_handle(struct exchange *x)
 {
     struct reply *a = &x->reply;
-    if (!has_key(x)) {
-        reply_fail(x, 401, NULL, "The key is missing or wrong: send it as \"Authorization: Bearer KEY\".");
+    struct api_error e;
+    if (!access_check(x, &e)) {
+        reply_error(x, &e);
     } else if (x->too_large) {
         reply_fail(x, 413, NULL, "The body is larger than %zu bytes.", BODY_MAX);
         a->close = true;
+    } else if (x->no_room) {
+        reply_fail(x, 503, NULL, "Other requests' bodies take all the memory for them; send this again later.");
     } else if (strcmp(x->method, "OPTIONS") == 0 && x->s->cors) {
         a->status = 204;
     } else if (!x->route) {

@@ -17,7 +17,7 @@ struct serve_params {
     int port;            /* 0 = any that is free */
     const char *api_key; /* NULL = none is asked for */
     const char *cors;    /* origin that browsers may call from, "*" = any; NULL = none */
-    int max_queue;       /* requests that may wait beyond those that run */
+    int max_queue;       /* requests that may wait beyond those that run; each prompt of a list is one */
     double timeout;      /* seconds that a client may take to send a request, to take a piece of the answer, or be idle */
     double keep_alive;   /* seconds without a word after which a stream gets a comment, so that nobody on its way gives up */
     bool log_text;       /* prompts and answers appear in the log */

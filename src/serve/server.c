@@ -14,6 +14,7 @@
 #define UNREAD_MAX ((size_t)16 << 20)
 #define HEAD_WAIT 10.0     /* of a connection that has sent no request yet */
 #define HEAD_WAIT_FULL 1.0 /* where more than half of all connections are taken */
+#define BODIES_MAX ((size_t)128 << 20)
 #define TICK 0.1 /* seconds, at most */
 
 /* The model's file or folder without its place and its suffix: nobody outside is told of paths. */
@@ -58,6 +59,7 @@ static int open_server(struct server *s, struct err *err)
     s->counts_lock = mutex_new();
     s->api_key = copy(s->p.api_key, &ok);
     s->cors = copy(s->p.cors, &ok);
+    s->host = copy(s->p.host, &ok);
     if (!s->lock || !s->counts_lock || !ok)
         return err_set(err, ERR_NOMEM, "no memory for a server");
     forge_engine_stats_copy(s->e, &stats, sizeof stats);
@@ -87,6 +89,8 @@ int server_open(struct server **out, struct forge_engine *e, const struct serve_
     s->listen_fd = -1;
     s->unread_max = UNREAD_MAX;
     s->head_wait = HEAD_WAIT;
+    s->bodies_max = BODIES_MAX;
+    atomic_init(&s->n_body_bytes, 0);
     atomic_init(&s->draining, false);
     atomic_init(&s->device_failed, false);
     atomic_init(&s->n_requests, 0);
@@ -172,7 +176,8 @@ size_t server_n_running(struct server *s)
     return n;
 }
 
-/* No connection may be suspended when the daemon stops: every request ends first, which takes a step. */
+/* No connection may be suspended when the daemon stops: every request ends first, which takes a step.  One that is
+ * being submitted has its places already. */
 static void end_requests(struct server *s)
 {
     while (atomic_load(&s->n_requests) > 0) {
@@ -205,5 +210,6 @@ void server_close(struct server *s)
     mutex_free(s->counts_lock);
     free(s->api_key);
     free(s->cors);
+    free(s->host);
     free(s);
 }

@@ -4,13 +4,13 @@
  *   http.c      libmicrohttpd: connections, bodies in, responses out
  *   http_check.c  requests that can be read in two ways
  *   server.c    opening, draining, closing; clients that left or are slow
- *   route.c     which handler answers which path; keys, methods, limits
- *   fields.c    members of a JSON body into a struct, by a table
+ *   route.c     which handler answers which path; methods, limits
+ *   access.c    who may call: keys, pages of other sites
+ *   fields.c    members of a JSON body into a struct, by a table; node.c: values as they are spelled
  *   params.c    the fields of a completion
  *   gen.c       requests of the engine for an exchange, and its callbacks
  *   chat.c      the fields of a chat; chat_render.c: its prompt
  *   sse.c       events of a stream
- *   split.c     thoughts, text and calls of tools in an answer
  *   answer.c    the whole response at once
  *   logprobs.c  log-probabilities as the protocol spells them
  *   reply.c     JSON replies and error objects
@@ -32,10 +32,12 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "serve/node.h"
 #include "serve/serve.h"
 
 #define CONNECTIONS_MAX 1000u
 #define BODY_MAX ((size_t)16 << 20) /* bytes of a request's body */
+#define VALUES_MAX ((size_t)1 << 20) /* of JSON in it, names of members counted, too: 80 bytes each while they are read */
 #define URL_MAX 320
 
 struct exchange;
@@ -60,13 +62,13 @@ struct peer {
     int fd;
     bool busy;      /* a request is being answered */
     bool asked;     /* the head of a request came */
-    double t_since; /* it has been waiting for a request */
+    double t_since; /* it has been waiting for a request, or for its body */
 };
 
 struct server {
     struct forge_engine *e;
     struct serve_params p;
-    char *api_key, *cors;
+    char *api_key, *cors, *host;
     char url[URL_MAX], model_id[128];
     bool local;
     struct MHD_Daemon *daemon;
@@ -77,8 +79,10 @@ struct server {
     int slots;
     double head_wait;  /* seconds that a new connection may take to send its first request's head */
     size_t unread_max; /* bytes of a stream that its client may leave untaken */
+    size_t bodies_max; /* bytes of all bodies that are read at a time */
+    atomic_size_t n_body_bytes;
     atomic_bool draining, device_failed;
-    atomic_size_t n_requests; /* of the engine that have not ended */
+    atomic_size_t n_requests; /* places taken: of requests of the engine that run, wait, or are about to be submitted */
     struct mutex *lock;       /* guards what follows */
     struct exchange *first;
     size_t n_exchanges;
@@ -115,7 +119,7 @@ struct exchange {
     const char *rest;          /* of the path, behind a route that is a prefix; owned */
     struct buf body;
     bool drop;                 /* the body is not wanted */
-    bool too_large;
+    bool too_large, no_room;   /* for it: refused */
     enum exchange_state state;
     double t_start;
     struct reply reply;
@@ -141,8 +145,13 @@ struct route {
 void route_begin(struct exchange *x, const char *path);
 /* All has come: a reply, or something to be generated. */
 void route_handle(struct exchange *x);
+
+struct api_error;
+
+/* ---- access.c ---- */
+bool access_check(const struct exchange *x, struct api_error *e);
 /* As long for every key of a length: how much of it is right cannot be told from the time. */
-bool route_same_key(const char *given, const char *key);
+bool access_same_key(const char *given, const char *key);
 
 /* ---- reply.c ---- */
 struct api_error {
@@ -180,6 +189,8 @@ struct field {
 bool fields_read(const struct field *table, const cJSON *obj, void *out, struct api_error *e);
 /* The body as an object, freed with cJSON_Delete; NULL with an error. */
 cJSON *fields_body(struct exchange *x, struct api_error *e);
+/* It, and how it is spelled. */
+struct node body_node(const struct exchange *x, const cJSON *body);
 /* A list of ids; false with an error that names `name`. */
 bool fields_ids(const cJSON *list, const char *name, int32_t **ids, size_t *n, struct api_error *e);
 
@@ -208,10 +219,10 @@ struct api {
     char *json_schema;        /* NULL = any text */
     const char *schema_field; /* which field it came from */
 };
-bool api_read(struct api *a, struct server *s, const cJSON *body, bool chat, struct api_error *e);
+bool api_read(struct api *a, struct server *s, struct node body, bool chat, struct api_error *e);
 void api_fini(struct api *a);
 /* A chat's messages and what goes with them, and its one prompt. */
-bool chat_read(struct api *a, struct server *s, const cJSON *body, struct api_error *e);
+bool chat_read(struct api *a, struct server *s, struct node body, struct api_error *e);
 struct chat_text {
     struct buf messages, tools, variables; /* JSON; tools may be empty */
 };
@@ -226,7 +237,7 @@ struct choice {
     struct forge_chat_parser *parser; /* of a streaming chat, else NULL */
     size_t n_calls;    /* in events so far */
     size_t n_told;     /* ids in events so far */
-    size_t n_text;     /* bytes of text in events so far, for offsets */
+    size_t n_chars;    /* of these ids, for offsets */
     bool begun, ended;
     enum forge_finish finish;
 };
@@ -245,6 +256,7 @@ struct gen {
     time_t created;
     struct turn *turns; /* [api.n_prompts] */
     size_t n_left;      /* turns that have not ended */
+    size_t n_places;    /* of the server's n_requests */
     struct forge_error error; /* of the first that failed */
     double t_submit;
 };
@@ -263,7 +275,6 @@ void usage_json(struct buf *out, const struct gen *g); /* "usage":{...} */
 void metrics_json(struct buf *out, const struct gen *g); /* "metrics":{...} */
 
 /* ---- sse.c: all under x->lock, into x->out ---- */
-void sse_begin(struct exchange *x, struct turn *t);
 void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p);
 void sse_progress(struct exchange *x, struct turn *t, size_t done, size_t total);
 void sse_end(struct exchange *x);
@@ -277,9 +288,10 @@ void calls_json(struct buf *out, const struct forge_answer_parts *p, size_t firs
 void answer(struct exchange *x); /* the reply, when all have ended */
 
 /* ---- logprobs.c ---- */
-/* "logprobs":{...} of ids first..first+n of a choice, in the words of the chat or of the older protocol. */
+/* "logprobs":{...} of ids first..first+n of a choice, in the words of the chat or of the older protocol, where *offset is
+ * how many characters the ids before them have, and then those with them. */
 void logprobs_json(struct buf *out, const struct exchange *x, const struct turn *t, size_t choice, size_t first, size_t n,
-                   size_t offset);
+                   size_t *offset);
 
 /* ---- http.c ---- */
 int http_start(struct server *s, struct err *err);

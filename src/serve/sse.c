@@ -46,7 +46,7 @@ static void choice_event(struct exchange *x, struct turn *t, size_t choice, cons
     if (chat)
         put_end(out, "},");
     if (n_ids > 0 && x->gen->api.n_logprobs >= 0) {
-        logprobs_json(out, x, t, choice, c->n_told, n_ids, c->n_text);
+        logprobs_json(out, x, t, choice, c->n_told, n_ids, &c->n_chars);
         buf_putc(out, ',');
     } else
         buf_puts(out, "\"logprobs\":null,");
@@ -57,15 +57,15 @@ static void choice_event(struct exchange *x, struct turn *t, size_t choice, cons
     c->n_told += n_ids;
 }
 
-void sse_begin(struct exchange *x, struct turn *t)
+/* What comes before a choice's first piece. */
+static void begin_choice(struct exchange *x, struct turn *t, size_t choice)
 {
-    const struct prompt *p = &x->gen->api.prompts[t->index];
-    for (size_t i = 0; i < (size_t)x->gen->api.n; i++) {
-        if (x->gen->api.chat)
-            choice_event(x, t, i, "content", "", 0, 0, NULL);
-        else if (x->gen->api.echo && p->len > 0)
-            choice_event(x, t, i, "text", p->text, p->len, 0, NULL);
-    }
+    const struct api *a = &x->gen->api;
+    const struct prompt *p = &a->prompts[t->index];
+    if (a->chat)
+        choice_event(x, t, choice, "content", "", 0, 0, NULL);
+    else if (a->echo && p->len > 0)
+        choice_event(x, t, choice, "text", p->text, p->len, 0, NULL);
 }
 
 /* A finished call of a tool, as one delta. */
@@ -110,12 +110,13 @@ void sse_piece(struct exchange *x, struct turn *t, const struct forge_piece *p)
     size_t at = (size_t)p->sample;
     struct choice *c = &t->choices[at];
     bool ended = p->finish != FORGE_FINISH_NONE, chat = x->gen->api.chat;
+    if (!c->begun)
+        begin_choice(x, t, at);
     if (chat)
         chat_piece(x, t, p, ended);
-    else if (p->text_len > 0 || (p->n_ids > 0 && x->gen->api.n_logprobs >= 0)) {
+    else if (p->text_len > 0 || (p->n_ids > 0 && x->gen->api.n_logprobs >= 0))
         choice_event(x, t, at, "text", p->text, p->text_len, p->n_ids, NULL);
-        c->n_text += p->text_len;
-    } else
+    else
         c->n_told += p->n_ids;
     if (ended && p->finish < FORGE_FINISH_CANCELLED)
         choice_event(x, t, at, chat ? NULL : "text", "", 0, 0, finish_reason(p->finish, c->n_calls));
