@@ -741,6 +741,7 @@ START_TEST(figures)
     struct forge_engine_params ep = small_params(QWEN, "cpu", FORGE_MATH_EXACT);
     struct forge_request *r[6];
     ep.max_seqs = 2;
+    ep.page_size = 64;
     struct forge_engine *e = engine_with(&ep);
     struct forge_request_params p = request_params(NULL, 5);
     const int32_t ids[7] = {3, 4, 5, 6, 7, 8, 9};

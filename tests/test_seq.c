@@ -289,8 +289,8 @@ START_TEST(load_refuses)
     p.kv.n_ctx = -2;
     refused(&p, ERR_ARG, "-2");
     params(&p, model, "cpu");
-    p.kv.dtype = DTYPE_Q8_0;
-    refused(&p, ERR_UNSUPPORTED, "Q8_0");
+    p.kv.dtype = DTYPE_BF16;
+    refused(&p, ERR_UNSUPPORTED, "BF16");
     params(&p, model, "cpu");
     p.kv.page_size = 300;
     refused(&p, ERR_ARG, "300");

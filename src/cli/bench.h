@@ -85,6 +85,8 @@ unsigned bench_kinds(const struct bench *b);
 unsigned bench_cpu_kinds(const struct weights *w, const char *isa);
 double bench_peak(const struct limits_found *l); /* of the fastest arithmetic in use */
 const char *bench_peak_name(const struct limits_found *l);
+/* What some products of matrices were rounded to, of several the shortest; "f32": none. */
+const char *bench_arithmetic(const struct bench *b);
 /* A share of the nearer limit; *reading tells which one that is. */
 double bench_share(double gb_s, double gflop_s, double read_gb_s, double peak_gflop_s, bool *reading);
 void bench_ops_print(const struct bench *b, const struct bench_result *r); /* a table on stderr */

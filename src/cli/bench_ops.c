@@ -116,6 +116,15 @@ double bench_peak(const struct limits_found *l)
     return l->gflop_s[peak_kind(l, UINT_MAX)];
 }
 
+const char *bench_arithmetic(const struct bench *b)
+{
+    static const char *const names[PEAK_KINDS] = {[PEAK_F32] = "f32", [PEAK_BF16] = "bf16", [PEAK_INT8] = "int8"};
+    int k = PEAK_KINDS - 1;
+    while (k > PEAK_F32 && !(b->kinds & 1u << k))
+        k--;
+    return names[k];
+}
+
 const char *bench_peak_name(const struct limits_found *l)
 {
     const struct peak *p = peak_find(peak_kind(l, UINT_MAX));

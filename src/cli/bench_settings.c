@@ -92,7 +92,7 @@ void bench_setting_value(const struct bench *b, int i, char out[BENCH_SETTING_LE
     else if (is(i, "math"))
         v = b->fast ? "fast" : "exact";
     else
-        v = is(i, "cpu_isa") ? isa(b, text, sizeof text) : bench_peak_name(&b->limits);
+        v = is(i, "cpu_isa") ? isa(b, text, sizeof text) : bench_arithmetic(b);
     utf8_printable(out, BENCH_SETTING_LEN, v, strlen(v));
 }
 
