@@ -175,7 +175,8 @@ struct forge_engine_params {
                                 above 0 without one, they are looked up in the sample's own text */
     const char *chat_template; /* a file, or "chatml"; NULL = the model's own, where it has one */
     uint64_t prefix_mem; /* bytes of the KV cache that pages of earlier requests may keep while nobody needs them, at most;
-                          * what was not used for longest goes.  0 = all that is free; refused where it keeps no page */
+                          * what was not used for longest goes.  0 = all that is free; refused where it keeps no page.  Nothing is kept
+                          * where results depend on the rows of a step: on GPUs without `deterministic` */
 };
 
 struct forge_engine;

@@ -159,6 +159,26 @@ START_TEST(at_once)
 }
 END_TEST
 
+/* Many calls with a string that does not end: all of it is text.  Scanned again from each of them to the end this would
+ * take minutes. */
+START_TEST(calls_without_an_end)
+{
+    enum { N = 100000 };
+    static const char unit[] = "<tool_call>\\\"</tool_call>";
+    struct forge_chat_parser *p;
+    const struct forge_answer_parts *parts;
+    struct buf b;
+    buf_init(&b);
+    for (int i = 0; i < N; i++)
+        buf_puts(&b, unit);
+    ck_assert_int_eq(forge_chat_parser_new(&p, NULL, 0, FORGE_ANSWER_TOOLS, NULL), 0);
+    ck_assert_int_eq(forge_chat_parse(p, b.data, b.len, 1, &parts, NULL), 0);
+    ck_assert(parts->content_len == b.len && memcmp(parts->content, b.data, b.len) == 0);
+    forge_chat_parser_free(p);
+    buf_fini(&b);
+}
+END_TEST
+
 /* Bytes that are no UTF-8 are passed on as they are. */
 START_TEST(no_utf8)
 {
@@ -193,6 +213,7 @@ int main(void)
     suite_add_tcase(s, c);
     tcase_add_loop_test(c, every_cut, 0, N_CASES);
     tcase_add_test(c, at_once);
+    tcase_add_test(c, calls_without_an_end);
     tcase_add_test(c, no_utf8);
     tcase_add_test(c, after_the_end);
     return test_main(s);

@@ -367,6 +367,11 @@ START_TEST(protocol)
          "[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"n\": "
          "12345678901234567890}}, \"id\": \"c\"}, {\"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": {}}}, {\"type\": \"function\", "
          "\"function\": {\"name\": \"h\", \"arguments\": {\"x\": 1.5}}}, {\"type\": \"function\", \"function\": {\"name\": \"i\", \"arguments\": \"no JSON\"}}]}]", true},
+        {"[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}},{\"function\":"
+         "{\"name\":\"g\",\"arguments\":\"null\"}},{\"function\":{\"name\":\"h\",\"arguments\":\"\\ufeff{}\"}}]}]",
+         "[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"[1]\"}}, "
+         "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": \"null\"}}, {\"type\": \"function\", \"function\": {\"name\": \"h\", "
+         "\"arguments\": \"\357\273\277{}\"}}]}]", true},
         {"[{\"role\":\"function\",\"tool_call_id\":\"c\",\"content\":\"1\"}]", "[{\"role\": \"tool\", \"content\": \"1\", \"tool_call_id\": \"c\"}]", true},
         {"[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"bob\"}]", "'messages[1].role' must be", false},
         {"[{\"content\":\"a\"}]", "'messages[0].role' must be", false},

@@ -127,6 +127,8 @@ static void enqueue(struct forge_engine *e, struct forge_request *r)
     r->number = e->n_submitted++;
     note_deadline(r);
     sched_settle(r);
+    if (atomic_load(&r->cancel)) /* while it lay in the inbox: a sweep may have counted that already */
+        atomic_fetch_add(&e->n_cancels, 1);
 }
 
 static void remove_request(struct forge_request *r)

@@ -95,7 +95,7 @@ static int on_piece(void *user, const struct forge_piece *p)
         if (over)
             turn_ended(x, t, p->finish);
     }
-    if (x->done || x->out.len > 0)
+    if (x->done || x->out.len > 0 || x->out.failed)
         http_resume(x);
     if (over)
         give_back(x, 1); /* last of all: when all are back, the daemon may stop, and nothing may be suspended */

@@ -190,11 +190,13 @@ static const char *scan_call(struct answer *a)
 
 static bool in_call(struct answer *a, bool last, struct answer_parts *out)
 {
-    const char *end = scan_call(a);
+    const char *end = a->loose ? NULL : scan_call(a);
     if (!end && !last)
         return false;
-    if (!end)
-        end = find(a, a->body, end_call); /* a string of it has no end: it is no call */
+    if (!end) { /* a string of it has no end: it is no call, and what is behind it need not be scanned for strings again */
+        a->loose = true;
+        end = find(a, a->body, end_call);
+    }
     size_t len = a->held.len, n = end ? (size_t)(end - a->held.data) : len, past = end ? n + sizeof end_call - 1 : len;
     a->state = CONTENT;
     if (answer_calls(a->held.data + a->body, n - a->body, out)) {

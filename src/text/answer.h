@@ -37,6 +37,7 @@ struct answer {
     bool trim;           /* blanks that come next are between two parts */
     bool spoke, called;  /* content was told; a call came after it */
     bool quoted;         /* the scan of a call is inside a string */
+    bool loose;          /* at the end of all, a call had a string without an end: marks count in strings, too */
     size_t body, scan;   /* in held: where a call begins, up to where it was scanned */
     struct buf held;     /* may be a mark, or is a call that is not whole */
 };

@@ -71,7 +71,7 @@ static int put_messages(struct buf *b, struct raw list, const cJSON *l, unsigned
     int rc = chat_protocol_messages(&plain, list, l, err);
     if (rc == 0 && plain.failed)
         rc = err_set(err, ERR_NOMEM, "no memory for %zu bytes of messages", list.len);
-    if (rc == 0 && (rc = json_parse(&j, buf_str(&plain), plain.len, "messages", err)) == 0)
+    if (rc == 0 && (rc = json_parse_most(&j, buf_str(&plain), plain.len, CHAT_VALUES_MOST, "messages", err)) == 0)
         rc = put_list(b, (struct raw){buf_str(&plain), plain.len}, j, err);
     cJSON_Delete(j);
     buf_fini(&plain);

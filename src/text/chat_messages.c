@@ -67,8 +67,8 @@ static void put_arguments(struct buf *out, struct raw function, const cJSON *f)
     if (args)
         raw_member(function, f, "arguments", &spelled);
     if (json_str(args, &text)) {
-        rc = json_parse(&parsed, buf_str(&text), text.len, "arguments", NULL);
-        if (rc == 0)
+        rc = json_parse_most(&parsed, buf_str(&text), text.len, CHAT_VALUES_MOST, "arguments", NULL);
+        if (rc == 0 && cJSON_IsObject(parsed) && buf_str(&text)[0] != '\xEF') /* a mark of the byte order is no part of JSON */
             spelled = (struct raw){buf_str(&text), text.len};
         out->failed |= text.failed || rc == ERR_NOMEM;
     }

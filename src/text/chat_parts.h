@@ -7,6 +7,8 @@
 #include "base/json_raw.h"
 #include "text/chat.h"
 
+enum { CHAT_VALUES_MOST = 1 << 20 }; /* JSON values and names of messages, and in one call's arguments: 80 bytes each */
+
 struct chat {
     struct template *plain;
     struct template *with_tools; /* where a model has one of its own for tools, else NULL */

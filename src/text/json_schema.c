@@ -312,7 +312,7 @@ static const cJSON *pointer(struct schema *s, const char *text, const cJSON **ro
     if (!path || text[0] != '#' || (text[1] && text[1] != '/') || !decode_percent(path, text))
         at = NULL;
     *root = at;
-    for (const char *step = path + 1; at && *step; step += strcspn(step, "/")) {
+    for (const char *step = path ? path + 1 : NULL; at && *step; step += strcspn(step, "/")) {
         step++;
         at = pointer_step(s, at, step, strcspn(step, "/"));
         *root = at && own_id(s, at) ? at : *root;
