@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "backend/selftest.h"
+#include "base/mem.h"
 
 const char *const op_isas[OP_N_ISAS] = {"avx512bf16", "avx512vnni", "avx512", "avx2", "neondot", "neon", "c"};
 
@@ -64,4 +65,35 @@ void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed)
 void op_cases_random(float *x, size_t n, double range, uint64_t seed)
 {
     selftest_random(x, n, range, seed);
+}
+
+static struct tensor own(struct backend *be, enum dtype dtype, int64_t rows, int64_t cols)
+{
+    struct tensor t;
+    if (op_alloc(be, &t, dtype, rows, cols, NULL) != 0) {
+        fprintf(stderr, "op_cases: no memory for a tensor\n");
+        abort();
+    }
+    return t;
+}
+
+struct tensor op_cases_filled(struct backend *be, int64_t rows, int64_t cols, double range, uint64_t seed)
+{
+    struct tensor t = own(be, DTYPE_F32, rows, cols);
+    float *x = mem_array((size_t)(rows * cols), sizeof *x);
+    if (!x) {
+        fprintf(stderr, "op_cases: no memory for values\n");
+        abort();
+    }
+    op_cases_random(x, (size_t)(rows * cols), range, seed);
+    op_write(be, &t, x);
+    free(x);
+    return t;
+}
+
+struct tensor op_cases_ints(struct backend *be, int64_t rows, int64_t cols, const int32_t *v)
+{
+    struct tensor t = own(be, DTYPE_I32, rows, cols);
+    op_write(be, &t, v);
+    return t;
 }

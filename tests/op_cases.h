@@ -28,6 +28,9 @@ op_cases_report op_tally_add;
 void op_cases_blocks(enum dtype dtype, void *blocks, size_t n, uint64_t seed);
 /* n values in -range .. range. */
 void op_cases_random(float *x, size_t n, double range, uint64_t seed);
+/* Tensors of their own: F32 in -range .. range, and the values of an I32 one. */
+struct tensor op_cases_filled(struct backend *be, int64_t rows, int64_t cols, double range, uint64_t seed);
+struct tensor op_cases_ints(struct backend *be, int64_t rows, int64_t cols, const int32_t *v);
 
 /* The instruction sets of the `cpu` backend, the better ones first, the last in plain C; none but that is on every machine. */
 enum { OP_N_ISAS = 7 };

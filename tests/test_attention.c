@@ -31,26 +31,6 @@ static const struct scene {
 };
 enum { N_SCENES = sizeof scenes / sizeof *scenes };
 
-static struct tensor filled(struct backend *be, int64_t rows, int64_t cols, uint64_t seed)
-{
-    struct tensor t;
-    float *x = mem_array((size_t)(rows * cols), sizeof *x);
-
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, rows, cols, NULL), 0);
-    op_cases_random(x, (size_t)(rows * cols), 2, seed);
-    op_write(be, &t, x);
-    free(x);
-    return t;
-}
-
-static struct tensor ints(struct backend *be, int64_t rows, int64_t cols, const int32_t *v)
-{
-    struct tensor t;
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_I32, rows, cols, NULL), 0);
-    op_write(be, &t, v);
-    return t;
-}
-
 /* Rows from .. from + n of a scene's tensors. */
 static struct kv_rows rows_of(const struct tensor *pos, const struct tensor *seq, const struct tensor *pages,
                               const int32_t *host_pos, int64_t from, int64_t n, int window)
@@ -71,8 +51,8 @@ static void store(struct backend *be, const struct scene *c, struct kv_layer *kv
             pos[n] = p;
             seq[n] = s;
         }
-    struct tensor k = filled(be, n, c->n_kv_heads * c->head_dim, 1), v = filled(be, n, c->n_kv_heads * c->head_dim, 2);
-    struct tensor tpos = ints(be, n, 1, pos), tseq = ints(be, n, 1, seq);
+    struct tensor k = op_cases_filled(be, n, c->n_kv_heads * c->head_dim, 2, 1), v = op_cases_filled(be, n, c->n_kv_heads * c->head_dim, 2, 2);
+    struct tensor tpos = op_cases_ints(be, n, 1, pos), tseq = op_cases_ints(be, n, 1, seq);
     struct kv_rows rows = rows_of(&tpos, &tseq, pages, pos, 0, n, 0);
     op_kv_store(be, kv, &k, &v, &rows);
     struct buffer *bufs[] = {k.buf, v.buf, tpos.buf, tseq.buf};
@@ -96,7 +76,7 @@ static float *play(const struct scene *c, int n_threads, int at_once, int64_t *n
     struct kv_layer kv = {.n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .page_size = PAGE};
     ck_assert_int_eq(op_alloc(be[0], &kv.k, c->dtype, (int64_t)n_pages * c->n_kv_heads * PAGE, c->head_dim, NULL), 0);
     ck_assert_int_eq(op_alloc(be[0], &kv.v, c->dtype, (int64_t)n_pages * c->n_kv_heads * PAGE, c->head_dim, NULL), 0);
-    struct tensor pages = ints(be[0], N_SEQS, max_pages, table);
+    struct tensor pages = op_cases_ints(be[0], N_SEQS, max_pages, table);
     op_begin(be[0]);
     store(be[0], c, &kv, &pages);
 
@@ -106,8 +86,8 @@ static float *play(const struct scene *c, int n_threads, int at_once, int64_t *n
             pos[*n] = c->depth[s] - c->rows[s] + i;
             seq[*n] = s;
         }
-    struct tensor tpos = ints(be[0], *n, 1, pos), tseq = ints(be[0], *n, 1, seq);
-    struct tensor q = filled(be[0], *n, c->n_heads * c->head_dim, 3), out = filled(be[0], *n, c->n_heads * c->head_dim, 4);
+    struct tensor tpos = op_cases_ints(be[0], *n, 1, pos), tseq = op_cases_ints(be[0], *n, 1, seq);
+    struct tensor q = op_cases_filled(be[0], *n, c->n_heads * c->head_dim, 2, 3), out = op_cases_filled(be[0], *n, c->n_heads * c->head_dim, 2, 4);
     struct attention_args args = {.scale = 1.0f, .window = c->window, .n_heads = c->n_heads};
     for (int64_t r = 0; r < *n; r += at_once) {
         int64_t m = *n - r < at_once ? *n - r : at_once;

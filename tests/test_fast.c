@@ -85,17 +85,6 @@ START_TEST(threads_equal)
 }
 END_TEST
 
-static struct tensor random_rows(struct backend *be, int64_t rows, int64_t cols, uint64_t seed)
-{
-    struct tensor t;
-    float *x = mem_array((size_t)(rows * cols), sizeof *x);
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, rows, cols, NULL), 0);
-    op_cases_random(x, (size_t)(rows * cols), 1, seed);
-    op_write(be, &t, x);
-    free(x);
-    return t;
-}
-
 static struct tensor random_weight(struct backend *be, enum dtype dtype, int64_t rows, int64_t cols)
 {
     struct tensor w;
@@ -115,8 +104,8 @@ START_TEST(rows_alone)
     static const int batches[] = {2, 3, 4, 5, 8, 13, 70};
     enum { N = 70, K = 1280, O = 53 };
     struct backend *be = open_math("cpu", NULL, 2, MATH_FAST);
-    struct tensor w = random_weight(be, types[_i], O, K), x = random_rows(be, N, K, 7),
-                  alone = random_rows(be, N, O, 8), out = random_rows(be, N, O, 9);
+    struct tensor w = random_weight(be, types[_i], O, K), x = op_cases_filled(be, N, K, 1, 7),
+                  alone = op_cases_filled(be, N, O, 1, 8), out = op_cases_filled(be, N, O, 1, 9);
     float want[N * O], got[N * O];
 
     op_begin(be);
@@ -182,7 +171,7 @@ START_TEST(nan_travels)
 
     if (be == NULL)
         return;
-    struct tensor w = random_weight(be, rounded[_i / OP_N_ISAS], O, K), x = random_rows(be, 2, K, 1), out = random_rows(be, 2, O, 3);
+    struct tensor w = random_weight(be, rounded[_i / OP_N_ISAS], O, K), x = op_cases_filled(be, 2, K, 1, 1), out = op_cases_filled(be, 2, O, 1, 3);
     struct tensor one = tensor_reshape(&x, 2 * (int64_t)K, 1);
     one = tensor_rows(&one, K - 1, 1);
     for (int b = 0; b < 3; b++) {

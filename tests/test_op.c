@@ -102,25 +102,6 @@ START_TEST(list_catches)
 END_TEST
 
 /* ---- equalities on one instance ---- */
-static struct tensor filled(struct backend *be, int64_t rows, int64_t cols, uint64_t seed)
-{
-    struct tensor t;
-    float *x = mem_array((size_t)(rows * cols), sizeof *x);
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_F32, rows, cols, NULL), 0);
-    op_cases_random(x, (size_t)(rows * cols), 1, seed);
-    op_write(be, &t, x);
-    free(x);
-    return t;
-}
-
-static struct tensor ints(struct backend *be, int64_t rows, int64_t cols, const int32_t *v)
-{
-    struct tensor t;
-    ck_assert_int_eq(op_alloc(be, &t, DTYPE_I32, rows, cols, NULL), 0);
-    op_write(be, &t, v);
-    return t;
-}
-
 static void must_equal(struct backend *be, const struct tensor *a, const struct tensor *b, const char *what)
 {
     size_t size = tensor_size(a);
@@ -144,7 +125,7 @@ START_TEST(rows_alone)
     struct backend *be = open_one("cpu", NULL, 2);
     enum dtype dtype = linear_types[_i];
     size_t row;
-    struct tensor w, x = filled(be, N, K, 7), alone = filled(be, N, O, 8), out = filled(be, N, O, 9);
+    struct tensor w, x = op_cases_filled(be, N, K, 1, 7), alone = op_cases_filled(be, N, O, 1, 8), out = op_cases_filled(be, N, O, 1, 9);
 
     ck_assert(dtype_row_size(dtype, K, &row));
     uint8_t *blocks = mem_array(row * O, 1);
@@ -180,8 +161,8 @@ static struct tensor attend(struct backend *be, int page_size, int chunk, int wi
     int n_pages = (LEN + page_size - 1) / page_size;
     int32_t pos[LEN], seq[LEN] = {0}, table[LEN];
     struct kv_layer kv = {.n_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = page_size};
-    struct tensor out = filled(be, LEN, HEADS * DIM, 1), q = filled(be, LEN, HEADS * DIM, 2),
-                  k = filled(be, LEN, KV_HEADS * DIM, 3), v = filled(be, LEN, KV_HEADS * DIM, 4);
+    struct tensor out = op_cases_filled(be, LEN, HEADS * DIM, 1, 1), q = op_cases_filled(be, LEN, HEADS * DIM, 1, 2),
+                  k = op_cases_filled(be, LEN, KV_HEADS * DIM, 1, 3), v = op_cases_filled(be, LEN, KV_HEADS * DIM, 1, 4);
     struct attention_args args = {.scale = 2.0f, .window = window, .n_heads = HEADS};
 
     for (int i = 0; i < LEN; i++) {
@@ -190,8 +171,8 @@ static struct tensor attend(struct backend *be, int page_size, int chunk, int wi
     }
     ck_assert_int_eq(op_alloc(be, &kv.k, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
     ck_assert_int_eq(op_alloc(be, &kv.v, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
-    struct tensor tpos = ints(be, LEN, 1, pos), tseq = ints(be, LEN, 1, seq),
-                  tpages = ints(be, 1, n_pages, table);
+    struct tensor tpos = op_cases_ints(be, LEN, 1, pos), tseq = op_cases_ints(be, LEN, 1, seq),
+                  tpages = op_cases_ints(be, 1, n_pages, table);
     op_begin(be);
     for (int r = 0; r < LEN; r += chunk) {
         int n = LEN - r < chunk ? LEN - r : chunk;
@@ -260,8 +241,8 @@ END_TEST
 START_TEST(nan_travels)
 {
     struct backend *be = open_one(_i ? "cpu" : "ref", NULL, 1);
-    struct tensor x = filled(be, 2, 40, 1), w = filled(be, 3, 40, 2), out = filled(be, 2, 3, 3),
-                  id = ints(be, 2, 1, (int32_t[2]){0});
+    struct tensor x = op_cases_filled(be, 2, 40, 1, 1), w = op_cases_filled(be, 3, 40, 1, 2), out = op_cases_filled(be, 2, 3, 1, 3),
+                  id = op_cases_ints(be, 2, 1, (int32_t[2]){0});
     struct tensor first = tensor_reshape(&x, 80, 1);
     float nan = NAN, got[6];
     int32_t ids[2];
@@ -380,7 +361,7 @@ START_TEST(halves_are_exact)
             ids[i] = i;
         ck_assert_int_eq(op_import(be[0], &w, &m, NULL), 0);
         ck_assert_int_eq(op_alloc(be[0], &out, DTYPE_F32, 4096, 16, NULL), 0);
-        id = ints(be[0], 4096, 1, ids);
+        id = op_cases_ints(be[0], 4096, 1, ids);
         op_begin(be[0]);
         op_embed(be[0], &out, &w, &id, 1.0f);
         ck_assert_int_eq(op_read(be[0], got, &out, NULL), 0);
@@ -512,7 +493,7 @@ START_TEST(first_failure_is_kept)
     struct backend *be = open_one("cpu", NULL, 1);
     const struct backend_ops *good = be->ops;
     struct backend_ops bent = *good;
-    struct tensor x = filled(be, 2, 3, 1);
+    struct tensor x = op_cases_filled(be, 2, 3, 1, 1);
     float before[6], after[6];
     struct err err = {0};
 
@@ -542,7 +523,7 @@ END_TEST
 START_TEST(stats_count)
 {
     struct backend *be = open_one("cpu", NULL, 2);
-    struct tensor x = filled(be, 4, 8, 1), w = filled(be, 3, 8, 2), out = filled(be, 4, 3, 3),
+    struct tensor x = op_cases_filled(be, 4, 8, 1, 1), w = op_cases_filled(be, 3, 8, 1, 2), out = op_cases_filled(be, 4, 3, 1, 3),
                   none = tensor_rows(&x, 0, 0);
 
     ck_assert_ptr_null(op_stats(be, OP_LINEAR)->device);
@@ -591,7 +572,7 @@ START_TEST(stats_of_two_devices)
     struct backend *be = open_one("cpu", NULL, 1);
     const struct backend_ops *good = be->ops;
     struct backend_ops bent = *good;
-    struct tensor x = filled(be, 2, 3, 1);
+    struct tensor x = op_cases_filled(be, 2, 3, 1, 1);
     bent.scale = scale_elsewhere;
     be->ops = &bent;
     op_begin(be);
