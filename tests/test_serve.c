@@ -704,14 +704,6 @@ START_TEST(log_lines)
 }
 END_TEST
 
-#ifndef HAVE_MICROHTTPD
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-#endif
-
 int main(void)
 {
     Suite *s = suite_create("serve");

@@ -255,14 +255,6 @@ START_TEST(interrupted_bench)
 }
 END_TEST
 
-#ifndef HAVE_MICROHTTPD
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-#endif
-
 int main(void)
 {
     Suite *s = suite_create("serve_bounds");

@@ -149,14 +149,6 @@ START_TEST(a_device_that_fails)
 }
 END_TEST
 
-#ifndef HAVE_MICROHTTPD
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-#endif
-
 int main(void)
 {
     Suite *s = suite_create("serve_device");
