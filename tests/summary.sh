@@ -2,7 +2,24 @@
 # Adds up the results of the test programs named as arguments, run before in the
 # current build folder, and prints one line: N passed, N failed, N skipped.
 # Reads each program's own count from its log; a program without one counts as
-# one test by automake's verdict.  Fails when anything failed or nothing ran.
+# one test by automake's verdict.  Before it, of each program that failed, the lines
+# that tell of its failures and the end of its log, at most 40 lines each: what fails on
+# another machine may never fail here.  Fails when anything failed or nothing ran.
+most=40
+
+# What Check says of a case (file:line:F: or E:), a sanitizer of a finding, a script of either.
+failures() { # LOG
+    grep -E '^[^ ]*:[0-9]+:[FE]:|^[^ ]*\.test:[0-9]+: |^FAIL|runtime error:|^==[0-9]+==ERROR' "$1" | head -n $most
+}
+
+tell() { # LOG: why it failed
+    [ -f "$1" ] || return 0
+    [ "$(wc -l <"$1")" -le $most ] || failures "$1"
+    echo "--- the end of $1:"
+    tail -n $most "$1"
+    echo "---"
+}
+
 passed=0 failed=0 skipped=0
 for t in "$@"; do
     base=${t%.sh}
@@ -23,7 +40,10 @@ for t in "$@"; do
         p=0 f=0 s=0
         case $verdict in PASS) p=1 ;; SKIP) s=1 ;; *) f=1 ;; esac
     fi
-    [ "$f" -ne 0 ] && echo "$t: $f failed, see $base.log"
+    if [ "$f" -ne 0 ]; then
+        echo "$t: $f failed, see $base.log"
+        tell "$base.log"
+    fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
 echo "$passed passed, $failed failed, $skipped skipped"
