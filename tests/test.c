@@ -59,9 +59,10 @@ const char *test_tmp(const char *name)
         owner = getpid();
         if (root_pid == 0)
             root_pid = owner;
-        make_dir(TMP_TOP);
         snprintf(dir, sizeof dir, TMP_ROOT, (long)root_pid);
-        make_dir(dir);
+        make_dir(TMP_TOP);
+        while (mkdir(dir, 0700) != 0 && errno == ENOENT)
+            make_dir(TMP_TOP); /* another program took it for empty, at its end */
         size_t len = strlen(dir);
         snprintf(dir + len, sizeof dir - len, "/%ld", (long)owner);
         make_dir(dir);
