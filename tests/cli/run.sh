@@ -34,7 +34,7 @@ trap 'exit 130' INT TERM
 XDG_CACHE_HOME=$top/cache # compiled kernels stay out of the user's folder
 export XDG_CACHE_HOME
 limit=
-command -v timeout >/dev/null 2>&1 && limit="timeout 120"
+command -v timeout >/dev/null 2>&1 && limit="timeout $((120 * ${CK_TIMEOUT_MULTIPLIER:-1}))"
 
 total_passed=0
 total_failed=0

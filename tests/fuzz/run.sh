@@ -2,6 +2,7 @@
 # Replays every seed corpus through its parser's fuzz target.  A crash, a
 # sanitizer report or a hang is a failure; what the parser answers is not judged.
 set -u
+limit=$((120 * ${CK_TIMEOUT_MULTIPLIER:-1})) # seconds of one seed: it hangs
 passed=0 failed=0
 for replay in tests/fuzz/replay_*; do
     case $replay in *.o | *.lo | *.c | *.log | *.trs) continue ;; esac
@@ -11,7 +12,7 @@ for replay in tests/fuzz/replay_*; do
         [ -d "$corpus" ] || continue
         for seed in "$corpus"/*; do
             [ -f "$seed" ] || continue
-            if timeout 120 "$replay" "$seed" >/dev/null 2>"tests/fuzz/$name.err"; then
+            if timeout "$limit" "$replay" "$seed" >/dev/null 2>"tests/fuzz/$name.err"; then
                 passed=$((passed + 1))
             else
                 failed=$((failed + 1))
