@@ -250,7 +250,7 @@ END_TEST
 
 /* ---- random arrivals, cancels, priorities, few pages ---- */
 
-enum { N_RANDOM = 24 };
+enum { N_RANDOM = 24, MIXES = 12 };
 
 struct arrival {
     int kind, at, cancel_at; /* steps; cancel_at 0 = never */
@@ -331,13 +331,12 @@ START_TEST(random_mixes)
     static struct kind kinds[N_KINDS];
     static struct result want[N_KINDS];
     const char *given = getenv("FORGE_TEST_MIXES");
-    int n = given ? (int)strtol(given, NULL, 10) : 12;
+    int n = given ? (int)strtol(given, NULL, 10) : MIXES;
     alone(kinds, want, &(struct place){mixed[_i], "cpu", FORGE_MATH_EXACT});
     for (int i = 0; i < n; i++)
         mix(kinds, want, mixed[_i], (uint64_t)(i + _i * 1000));
-    ck_assert_uint_gt(n_preempted, 0);
-    ck_assert_uint_gt(n_cached, 0);
-    ck_assert_uint_gt(n_accepted, 0);
+    test_that(n < MIXES || (n_preempted > 0 && n_cached > 0 && n_accepted > 0), "in %d mixes %d gave up pages, %d ids were kept, %d accepted",
+              n, (int)n_preempted, (int)n_cached, (int)n_accepted); /* few may have none */
 }
 END_TEST
 
