@@ -13,6 +13,7 @@ struct watch {
     struct mutex *lock;
     struct bell *bell;
     int pieces, ended, prefills;
+    int hold; /* callbacks wait from this piece on, until it is 0 again; 0 = none does */
     enum forge_finish finish;
 };
 
@@ -38,8 +39,18 @@ static int on_piece(void *user, const struct forge_piece *p)
         w->finish = p->finish;
     }
     bell_ring(w->bell);
+    while (w->hold > 0 && w->pieces >= w->hold)
+        bell_wait(w->bell, w->lock);
     mutex_unlock(w->lock);
     return 0;
+}
+
+static void let_go(struct watch *w)
+{
+    mutex_lock(w->lock);
+    w->hold = 0;
+    bell_ring(w->bell);
+    mutex_unlock(w->lock);
 }
 
 static int on_prefill(void *user, size_t done, size_t total)
@@ -183,10 +194,12 @@ START_TEST(cancelled)
     struct forge_engine *e = open_tiny(1);
     struct forge_request_params p = sampled(1, -1);
     watch_init(&w);
+    w.hold = 2;
     start(e);
     struct forge_request *r = submit(e, &p, &w);
     await_pieces(&w, 2);
     forge_request_cancel(r);
+    let_go(&w);
     await_ends(&w, 1);
     ck_assert_int_eq(w.finish, FORGE_FINISH_CANCELLED);
     ck_assert_int_gt(w.prefills, 0);
@@ -196,7 +209,8 @@ START_TEST(cancelled)
 }
 END_TEST
 
-/* Queued behind another, and freed before it began. */
+/* Queued behind another, and freed before it began.  A free waits for the callback that runs, so that none can be held:
+ * the first may have come to its end, though that takes a thousand steps. */
 START_TEST(freed)
 {
     struct watch w[2];
@@ -209,11 +223,13 @@ START_TEST(freed)
     await_pieces(&w[0], 2);
     forge_request_free(queued);
     forge_request_free(running);
-    int pieces = w[0].pieces; /* no lock: nobody is called back any more, so a race is a finding */
+    int pieces[] = {w[0].pieces, w[1].pieces}; /* no lock: nobody is called back any more, so a race is a finding */
+    int ended = w[0].ended;
     stop(e);
-    ck_assert_int_eq(w[0].pieces, pieces);
-    ck_assert_int_eq(w[0].ended, 0);
-    ck_assert_int_eq(w[1].pieces, 0);
+    ck_assert_int_eq(w[0].pieces, pieces[0]);
+    ck_assert_int_eq(w[1].pieces, pieces[1]);
+    ck_assert_int_eq(w[0].ended, ended);
+    ck_assert(w[1].pieces == 0 || ended == 1);
     ck_assert_uint_eq(forge_engine_stats(e)->finished, 2);
     forge_engine_close(e);
     watch_fini(&w[0]);
