@@ -16,7 +16,7 @@
 #include "cli/http_client.h"
 #include "tests/test.h"
 
-#define WAIT 60.0 /* seconds for the next byte: no test depends on how long it is */
+#define WAIT 600.0 /* seconds for the next byte: above the limit of a test, which no wait decides */
 
 struct child {
     pid_t pid;
@@ -187,6 +187,17 @@ static inline double metric(struct child *c, const char *name)
     double v = strtod(at + strlen(line), NULL);
     answer_fini(&a);
     return v;
+}
+
+static inline void await_status(struct child *c, const char *status)
+{
+    bool there = false;
+    while (!there) {
+        struct answer a = ask(c, "GET", "/health", NULL);
+        there = strcmp(str_at(a.json, "status"), status) == 0;
+        answer_fini(&a);
+        usleep(1000);
+    }
 }
 
 static inline void await_idle(struct child *c)
