@@ -98,13 +98,13 @@ static struct tensor random_weight(struct backend *be, enum dtype dtype, int64_t
     return w;
 }
 
-/* A row alone = the same row among others, with strips of k, two panels, one more and one that is not full. */
-START_TEST(rows_alone)
+/* A row alone = the same row among others, with three panels and one that is not full. */
+static void check_rows_alone(enum dtype dtype, int64_t k)
 {
-    static const int batches[] = {2, 3, 4, 5, 8, 13, 70};
-    enum { N = 70, K = 1280, O = 53 };
+    static const int batches[] = {2, 3, 4, 5, 8, 9, 13, 17, 18, 21, 70};
+    enum { N = 70, O = 53 };
     struct backend *be = open_math("cpu", NULL, 2, MATH_FAST);
-    struct tensor w = random_weight(be, types[_i], O, K), x = op_cases_filled(be, N, K, 1, 7),
+    struct tensor w = random_weight(be, dtype, O, k), x = op_cases_filled(be, N, k, 1, 7),
                   alone = op_cases_filled(be, N, O, 1, 8), out = op_cases_filled(be, N, O, 1, 9);
     float want[N * O], got[N * O];
 
@@ -119,13 +119,26 @@ START_TEST(rows_alone)
         struct tensor xr = tensor_rows(&x, r0, n), o = tensor_rows(&out, r0, n);
         op_linear(be, &o, &xr, &w, NULL);
         ck_assert_int_eq(op_read(be, got, &o, NULL), 0);
-        ck_assert_msg(memcmp(got, want + r0 * O, sizeof(float) * (size_t)n * O) == 0, "%s, %d rows",
-                      dtype_info(types[_i])->name, n);
+        ck_assert_msg(memcmp(got, want + r0 * O, sizeof(float) * (size_t)n * O) == 0, "%s, %d rows of %d",
+                      dtype_info(dtype)->name, n, (int)k);
     }
     struct buffer *bufs[] = {w.buf, x.buf, alone.buf, out.buf};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
         op_free(bufs[i]);
     registry_close(be);
+}
+
+START_TEST(rows_alone)
+{
+    check_rows_alone(types[_i], 1280); /* strips of k */
+}
+END_TEST
+
+/* Lines that are not full, rows of x in several blocks. */
+START_TEST(bf16_rows_alone)
+{
+    static const int64_t k[] = {1, 9, 30, 1055, 8197};
+    check_rows_alone(DTYPE_BF16, k[_i]);
 }
 END_TEST
 
@@ -205,6 +218,7 @@ int main(void)
     tcase_add_loop_test(t, isa_equals_c, 0, OP_N_ISAS - 1);
     tcase_add_test(t, threads_equal);
     tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
+    tcase_add_loop_test(t, bf16_rows_alone, 0, 5);
     tcase_add_loop_test(t, far_equals_line, 0, N_TYPES);
     tcase_add_loop_test(t, nan_travels, 0, 2 * OP_N_ISAS);
     suite_add_tcase(s, t);

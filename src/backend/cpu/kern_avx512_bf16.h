@@ -1,17 +1,22 @@
 /* The matrix product of `fast` for BF16 weights, part of kern_avx512bf16.c: rows of x
  * rounded to bf16, dot products of pairs by one instruction, summed in f32.
  *
- * One output: 16 partial sums, partial l takes the pairs k = 2 l, 2 l + 1 mod 32, rising; then the
- * tree of kern_tmpl.h.  So neither the number of rows nor what stands beside an output changes a bit.
+ * One output: 4 partial sums, partial l takes the pairs k = 2 l, 2 l + 1 mod 8, rising; then l + (l + 2), and
+ * the two that are left.  So neither the number of rows nor what stands beside an output changes a bit.
+ * A vector holds the partial sums of four rows of w, which are turned for it, 16 bytes of each side by side;
+ * 16 bytes of a row of x are repeated four times.  Few rows of x meet w as it is read, many a turned panel.
  * The instruction flushes subnormals and has an order of its own within a pair: other instruction
  * sets do not compute this, and keep to `exact` for BF16.  Knows nothing of threads. */
 
 enum {
-    BF16_PANEL = 16,      /* rows of w that many rows of x meet before the next ones, ... */
-    BF16_FEW = 8,         /* ... and up to so many meet only four, which are read in one line through memory */
-    BF16_BYTES = 1 << 19, /* of rows of x that take turns at a panel: half a second-level cache */
-    BF16_AHEAD = 4096     /* how far ahead few rows ask */
+    BF16_FEW = 16,        /* rows of x up to which w is used as it is read: */
+    BF16_ROWS = 8,        /* ... so many rows of w (4 for one or two of x) with as many of x, */
+    BF16_AHEAD = 4096,    /* ... those behind them, and so many bytes more, asked for meanwhile */
+    BF16_TILE = 6,        /* rows of x with a panel */
+    BF16_STRIP = 1024,    /* values of a panel's rows turned at once, for the first-level cache */
+    BF16_BYTES = 1 << 19  /* of rows of x that take turns at a panel: half a second-level cache */
 };
+_Static_assert(BF16_STRIP * KERN_PANEL * sizeof(uint16_t) <= sizeof(((struct kern_scratch *)0)->w), "panel in its scratch");
 
 static void narrow_bf16(uint16_t *out, const float *x, int64_t n)
 {
@@ -19,134 +24,257 @@ static void narrow_bf16(uint16_t *out, const float *x, int64_t n)
         _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(v_load(x + 16), v_load(x)));
     if (n > 0) {
         float last[32] = { 0 };
-        uint16_t q[32];
         memcpy(last, x, (size_t)n * sizeof *x);
-        _mm512_storeu_si512(q, (__m512i)_mm512_cvtne2ps_pbh(v_load(last + 16), v_load(last)));
-        memcpy(out, q, (size_t)n * sizeof *out);
+        _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(v_load(last + 16), v_load(last)));
     }
 }
 
-/* Some rows of a panel with some rows of x. */
-struct bf16_tile {
-    const uint8_t *w;    /* the first row */
-    size_t stride;       /* bytes from one to the next */
-    int last;            /* the last that there is: what is behind it is computed of it again, for nothing */
-    const uint16_t *x[4];
-    int64_t k;
-    uintptr_t ahead;     /* what is asked for meanwhile, 4 lines a step */
-};
+/* ---- the order of a sum ---- */
+/* 32 values of each of four rows: out[q] holds the q-th 8 of them. */
+INLINE void turn_rows(__m512i out[4], const __m512i in[4])
+{
+    __m512i a = _mm512_shuffle_i32x4(in[0], in[1], 0x44), b = _mm512_shuffle_i32x4(in[2], in[3], 0x44);
+    __m512i c = _mm512_shuffle_i32x4(in[0], in[1], 0xee), d = _mm512_shuffle_i32x4(in[2], in[3], 0xee);
 
-/* One step of 32: LOAD(p) gives 32 values at p. */
-#define BF16_STEP(NX, LOAD)                                                                   \
-    {                                                                                         \
-        __m512bh xs[NX];                                                                      \
-        UNROLL for (int j = 0; j < (NX); j++) xs[j] = (__m512bh)LOAD(t->x[j] + k);            \
-        UNROLL for (int i = 0; i < 4; i++)                                                    \
-        {                                                                                     \
-            __m512bh ws = (__m512bh)LOAD(w[i] + 2 * k);                                       \
-            UNROLL for (int j = 0; j < (NX); j++)                                             \
-                acc[4 * j + i] = _mm512_dpbf16_ps(acc[4 * j + i], ws, xs[j]);                 \
-        }                                                                                     \
-    }
-#define BF16_SOME(p) _mm512_maskz_loadu_epi16(some, (p))
+    out[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+    out[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    out[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+    out[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+}
 
-/* out[j][i]: four rows of w, NX rows of x. */
-#define BF16_TILE(name, NX, ASK)                                                                                 \
-    static void name(float out[16], const struct bf16_tile *t)                                                   \
-    {                                                                                                            \
-        V16 acc[16];                                                                                             \
-        const uint8_t *w[4];                                                                                     \
-        uintptr_t ahead = t->ahead;                                                                              \
-        int64_t k = 0;                                                                                           \
-        UNROLL for (int i = 0; i < 16; i++) acc[i] = v_zero();                                                   \
-        UNROLL for (int i = 0; i < 4; i++) w[i] = t->w + (size_t)(i < t->last ? i : t->last) * t->stride;        \
-        for (; k + 32 <= t->k; k += 32) {                                                                        \
-            UNROLL for (int i = 0; i < 4 && (ASK); i++)                                                          \
-                __builtin_prefetch((const void *)(ahead + 64 * (uintptr_t)i), 0, 0);                             \
-            ahead += 4 * 64;                                                                                     \
-            BF16_STEP(NX, _mm512_loadu_si512)                                                                    \
-        }                                                                                                        \
-        if (k < t->k) {                                                                                          \
-            __mmask32 some = ((__mmask32)1 << (t->k - k)) - 1;                                                   \
-            BF16_STEP(NX, BF16_SOME)                                                                             \
-        }                                                                                                        \
-        v_store(out, v_trees(acc));                                                                              \
-    }
+INLINE V16 add_pairs(V16 acc, __m512i w, __m512i x)
+{
+    return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)x);
+}
 
-BF16_TILE(bf16_1_ask, 1, true)
-BF16_TILE(bf16_2_ask, 2, true)
-BF16_TILE(bf16_4_ask, 4, true)
-BF16_TILE(bf16_4, 4, false)
+INLINE __m512i repeat_x(const uint16_t *x)
+{
+    return _mm512_broadcast_i32x4(_mm_load_si128((const void *)x));
+}
+
+/* Four vectors of partial sums: those of row i of vector v to lane 4 i + v. */
+INLINE V16 join_partials(const V16 acc[4])
+{
+    V16 a = v_add(_mm512_shuffle_ps(acc[0], acc[1], 0x44), _mm512_shuffle_ps(acc[0], acc[1], 0xee));
+    V16 b = v_add(_mm512_shuffle_ps(acc[2], acc[3], 0x44), _mm512_shuffle_ps(acc[2], acc[3], 0xee));
+    return v_add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* 32 values of a row of w, or the first n with nothing behind them. */
+INLINE __m512i load_w(const uint8_t *p, int64_t n)
+{
+    return n >= 32 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16(((__mmask32)1 << n) - 1, p);
+}
 
 static void put_bf16(const struct kern_linear *a, int64_t r, int64_t o, int n, const float *sums)
 {
-    float *out = a->out + row_index(a->out_rows, r) * a->out_cols + o;
-    for (int i = 0; i < n; i++)
-        out[i] = a->bias != NULL ? sums[i] + load_f32(a->bias, o + i) : sums[i];
+    __mmask16 some = (__mmask16)((1u << n) - 1);
+    V16 v = _mm512_maskz_loadu_ps(some, sums);
+
+    if (a->bias != NULL)
+        v = v_add(v, _mm512_maskz_loadu_ps(some, a->bias + 4 * o));
+    _mm512_mask_storeu_ps(a->out + row_index(a->out_rows, r) * a->out_cols + o, some, v);
 }
 
-/* Row r of x and the three behind it; those that are not there are the first again. */
-static int bf16_rows(const struct kern_linear *a, int64_t r, int64_t r1, struct bf16_tile *t)
+static const uint16_t *bf16_x(const struct kern_linear *a, int64_t r)
 {
-    int n = r1 - r < 4 ? (int)(r1 - r) : 4;
-    for (int j = 0; j < 4; j++)
-        t->x[j] = a->xb + row_index(a->x_rows, r + (j < n ? j : 0)) * a->k;
-    return n;
+    return a->xb + row_index(a->x_rows, r) * kern_bf16_cols(a->k);
 }
 
-/* Outputs o .. o + n_w of rows r .. r + n_x: n_w <= 4. */
-static void bf16_outputs(const struct kern_linear *a, int64_t o, int n_w, int64_t r, int n_x,
-                         void (*tile)(float out[16], const struct bf16_tile *t), struct bf16_tile *t)
-{
-    float sums[16];
+/* ---- few rows of x ---- */
+struct bf16_few {
+    const uint8_t *w[BF16_ROWS];  /* what is behind the last is the last again */
+    const uint16_t *x[BF16_ROWS]; /* likewise */
+    int64_t k;
+    uintptr_t ahead;              /* what is asked for meanwhile, */
+    int ask;                      /* lines a step */
+};
 
-    t->w = a->w + (size_t)o * a->row_size;
-    t->last = n_w - 1;
-    tile(sums, t);
-    for (int j = 0; j < n_x; j++)
-        put_bf16(a, r + j, o, n_w, sums + 4 * j);
+/* 32 values from k on, of which n are there; row groups i + g of w is row i of vector g. */
+INLINE void few_step(V16 acc[BF16_ROWS][2], const struct bf16_few *t, int64_t k, int64_t n, int n_x, int groups)
+{
+    __m512i w[2][4];
+
+    UNROLL for (int g = 0; g < groups; g++)
+    {
+        __m512i in[4];
+        UNROLL for (int i = 0; i < 4; i++) in[i] = load_w(t->w[groups * i + g] + 2 * k, n);
+        turn_rows(w[g], in);
+    }
+    UNROLL for (int q = 0; q < 4; q++)
+        UNROLL for (int j = 0; j < n_x; j++)
+        {
+            __m512i x = repeat_x(t->x[j] + k + 8 * q);
+            vi_keep(&x);
+            UNROLL for (int g = 0; g < groups; g++) acc[j][g] = add_pairs(acc[j][g], w[g][q], x);
+        }
+}
+
+/* out[j][i] of n_x rows of x and 4 groups of w */
+INLINE void few_tile(float *out, const struct bf16_few *t, int n_x, int groups)
+{
+    const __m512i in_4 = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i in_8 = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    V16 acc[BF16_ROWS][2] = {0};
+    uintptr_t ahead = t->ahead;
+    int64_t k = 0;
+
+    for (; k + 32 <= t->k; k += 32) {
+        for (int i = 0; i < t->ask; i++, ahead += 64)
+            __builtin_prefetch((const void *)ahead, 0, 0);
+        few_step(acc, t, k, 32, n_x, groups);
+    }
+    if (k < t->k)
+        few_step(acc, t, k, t->k - k, n_x, groups);
+    UNROLL for (int j = 0; j < n_x * groups; j += 4)
+    {
+        V16 four[4];
+        UNROLL for (int i = 0; i < 4; i++) four[i] = acc[(j + i) / groups % n_x][(j + i) % groups];
+        v_store(out + 4 * j, _mm512_permutexvar_ps(groups == 1 ? in_4 : in_8, join_partials(four)));
+    }
+}
+
+#define FEW_TILE(NX, GROUPS)                                        \
+    static void few_tile_##NX(float *out, const struct bf16_few *t) \
+    {                                                               \
+        few_tile(out, t, (NX), (GROUPS));                           \
+    }
+FEW_TILE(1, 1)
+FEW_TILE(2, 1)
+FEW_TILE(4, 2)
+FEW_TILE(8, 2)
+
+/* Outputs o .. o + n_w of all rows, as tiles of n_rows of w. */
+static void few_outputs(const struct kern_linear *a, int64_t o, int n_w, int n_rows)
+{
+    struct bf16_few t = {.k = a->k, .ask = a->n_rows > BF16_ROWS ? n_rows / 2 : n_rows};
+    float sums[BF16_ROWS * BF16_ROWS + KERN_LANES];
+
+    t.ahead = (uintptr_t)a->w + (size_t)(o + n_rows) * a->row_size + BF16_AHEAD;
+    for (int i = 0; i < n_rows; i++)
+        t.w[i] = a->w + (size_t)(o + (i < n_w ? i : n_w - 1)) * a->row_size;
+    for (int64_t r = 0; r < a->n_rows; r += BF16_ROWS) {
+        int n_x = a->n_rows - r < BF16_ROWS ? (int)(a->n_rows - r) : BF16_ROWS;
+        for (int j = 0; j < BF16_ROWS; j++)
+            t.x[j] = bf16_x(a, r + (j < n_x ? j : n_x - 1));
+        (n_rows == 4 ? n_x == 1 ? few_tile_1 : few_tile_2 : n_x <= 4 ? few_tile_4 : few_tile_8)(sums, &t);
+        for (int j = 0; j < n_x; j++)
+            put_bf16(a, r + j, o, n_w, sums + n_rows * j);
+        t.ahead += (uintptr_t)(64 * t.ask * (a->k / 32));
+    }
 }
 
 static void bf16_few(const struct kern_linear *a, int64_t o0, int64_t o1)
 {
-    struct bf16_tile t = { .stride = a->row_size, .k = a->k };
+    int n_rows = a->n_rows <= 2 ? 4 : BF16_ROWS;
 
-    for (int64_t o = o0; o < o1; o += 4)
-        for (int64_t r = 0; r < a->n_rows; r += 4) {
-            int n_x = bf16_rows(a, r, a->n_rows, &t);
-            t.ahead = (uintptr_t)a->w + (size_t)(o + 4) * a->row_size + BF16_AHEAD;
-            bf16_outputs(a, o, o1 - o < 4 ? (int)(o1 - o) : 4, r, n_x,
-                         r > 0 ? bf16_4 : n_x == 1 ? bf16_1_ask : n_x == 2 ? bf16_2_ask : bf16_4_ask, &t);
+    for (int64_t o = o0; o < o1; o += n_rows)
+        few_outputs(a, o, o1 - o < n_rows ? (int)(o1 - o) : n_rows, n_rows);
+}
+
+/* ---- many rows of x ---- */
+struct bf16_tile {
+    const uint16_t *w;            /* [n / 8][vector v][row 4 i + v][8] */
+    const uint16_t *x[BF16_TILE]; /* what is behind the last is the last again */
+    int64_t n;
+    float *acc;                   /* [x row][vector][16] of a strip before; of the last one [x row][w row] */
+    bool first, last;
+    uintptr_t ahead, ask;         /* asked for meanwhile, and how far on each time */
+};
+
+INLINE void panel_tile(const struct bf16_tile *t, int n_x)
+{
+    V16 acc[BF16_TILE][4];
+    const uint16_t *w = t->w;
+    uintptr_t ahead = t->ahead;
+
+    UNROLL for (int j = 0; j < n_x; j++)
+        UNROLL for (int v = 0; v < 4; v++) acc[j][v] = t->first ? v_zero() : v_load(t->acc + 64 * j + 16 * v);
+    for (int64_t k = 0; k < t->n; k += 8, w += 8 * KERN_PANEL, ahead += t->ask) {
+        __m512i ws[4];
+        __builtin_prefetch((const void *)ahead, 0, 2);
+        UNROLL for (int v = 0; v < 4; v++) ws[v] = _mm512_load_si512(w + 32 * v);
+        UNROLL for (int j = 0; j < n_x; j++)
+        {
+            __m512i x = repeat_x(t->x[j] + k);
+            UNROLL for (int v = 0; v < 4; v++) acc[j][v] = add_pairs(acc[j][v], ws[v], x);
+        }
+    }
+    UNROLL for (int j = 0; j < n_x; j++)
+    {
+        if (t->last)
+            v_store(t->acc + 64 * j, join_partials(acc[j]));
+        else
+            UNROLL for (int v = 0; v < 4; v++) v_store(t->acc + 64 * j + 16 * v, acc[j][v]);
+    }
+}
+
+static void panel_tile_6(const struct bf16_tile *t)
+{
+    panel_tile(t, 6);
+}
+
+static void panel_tile_3(const struct bf16_tile *t)
+{
+    panel_tile(t, 3);
+}
+
+/* Values k0 .. k0 + n of rows o .. o + n_w, in whole 32. */
+static void turn_panel(uint16_t *to, const struct kern_linear *a, int64_t o, int n_w, int64_t k0, int64_t n)
+{
+    const uint8_t *rows[KERN_PANEL];
+
+    for (int i = 0; i < KERN_PANEL; i++)
+        rows[i] = a->w + (size_t)(o + (i < n_w ? i : n_w - 1)) * a->row_size + 2 * k0;
+    for (int64_t k = 0; k < n; k += 32, to += 32 * KERN_PANEL)
+        UNROLL for (int v = 0; v < 4; v++)
+        {
+            __m512i in[4], out[4];
+            UNROLL for (int i = 0; i < 4; i++) in[i] = load_w(rows[4 * i + v] + 2 * k, n - k);
+            turn_rows(out, in);
+            UNROLL for (int q = 0; q < 4; q++) _mm512_store_si512(to + 8 * KERN_PANEL * q + 32 * v, out[q]);
         }
 }
 
-/* A panel from o on for rows r0 .. r1; each tile asks for its share of the next one. */
-static void bf16_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t r0, int64_t r1)
+/* A panel from o on for rows r0 .. r1; the next one is asked for. */
+static void bf16_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t r0, int64_t r1, struct kern_scratch *s)
 {
-    struct bf16_tile t = { .stride = a->row_size, .k = a->k };
-    size_t lines = 4 * a->row_size / 64 / (size_t)((r1 - r0 + 3) / 4) + 1;
-    uintptr_t next = (uintptr_t)a->w + (size_t)(o + BF16_PANEL) * a->row_size;
+    struct bf16_tile t = {.w = (void *)s->w};
+    uintptr_t end;
 
-    for (int64_t r = r0; r < r1; r += 4) {
-        int n_x = bf16_rows(a, r, r1, &t);
-        for (int i = 0; i < n_w; i += 4, next += 64 * lines) {
-            for (size_t l = 0; l < lines; l++)
-                __builtin_prefetch((const void *)(next + 64 * l), 0, 2);
-            bf16_outputs(a, o + i, n_w - i < 4 ? n_w - i : 4, r, n_x, bf16_4, &t);
+    t.ahead = (uintptr_t)a->w + (size_t)(o + KERN_PANEL) * a->row_size;
+    end = t.ahead + KERN_PANEL * a->row_size;
+    for (int64_t k = 0; k < a->k; k += BF16_STRIP) {
+        int64_t n = a->k - k < BF16_STRIP ? a->k - k : BF16_STRIP;
+        turn_panel((void *)s->w, a, o, n_w, k, n);
+        t.first = k == 0;
+        t.last = k + n == a->k;
+        t.n = (n + 31) / 32 * 32;
+        t.acc = s->acc;
+        for (int64_t r = r0; r < r1; r += BF16_TILE, t.acc += 64 * BF16_TILE) {
+            int n_x = r1 - r < BF16_TILE ? (int)(r1 - r) : BF16_TILE;
+            for (int j = 0; j < BF16_TILE; j++)
+                t.x[j] = bf16_x(a, r + (j < n_x ? j : n_x - 1)) + k;
+            t.ask = t.ahead < end ? 64 : 0;
+            (n_x <= 3 ? panel_tile_3 : panel_tile_6)(&t);
+            t.ahead += t.ask * (uintptr_t)(t.n / 8);
+            for (int j = 0; j < n_x && t.last; j++)
+                put_bf16(a, r + j, o, n_w, t.acc + 64 * j);
         }
     }
 }
 
-static void linear_bf16(const struct kern_linear *a, int64_t o0, int64_t o1)
+static void linear_bf16(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s)
 {
-    int64_t rows = BF16_BYTES / 2 / a->k / 4 * 4;
+    int64_t rows = BF16_BYTES / 2 / kern_bf16_cols(a->k) / BF16_TILE * BF16_TILE;
+    int64_t most = (int64_t)sizeof s->acc / 256 / BF16_TILE * BF16_TILE;
 
     if (a->n_rows <= BF16_FEW) {
         bf16_few(a, o0, o1);
         return;
     }
-    rows = rows < 32 ? 32 : rows;
+    rows = rows < 8 * BF16_TILE ? 8 * BF16_TILE : rows < most ? rows : most;
     for (int64_t r = 0; r < a->n_rows; r += rows)
-        for (int64_t o = o0; o < o1; o += BF16_PANEL)
-            bf16_panel(a, o, o1 - o < BF16_PANEL ? (int)(o1 - o) : BF16_PANEL, r, a->n_rows - r < rows ? a->n_rows : r + rows);
+        for (int64_t o = o0; o < o1; o += KERN_PANEL)
+            bf16_panel(a, o, o1 - o < KERN_PANEL ? (int)(o1 - o) : KERN_PANEL, r, a->n_rows - r < rows ? a->n_rows : r + rows, s);
 }

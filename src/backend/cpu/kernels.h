@@ -60,7 +60,7 @@ struct kern_linear {
     int64_t k, n_rows;
     const float *x;          /* [.., k] */
     const struct kern_xblock *xq; /* [.., k / 32] the same rounded; NULL = exact, or ... */
-    const uint16_t *xb;      /* ... [.., k] rounded to bf16; NULL = not */
+    const uint16_t *xb;      /* ... [.., kern_bf16_cols(k)] rounded to bf16, 64-byte aligned; NULL = not */
     float *out;              /* [.., out_cols] */
     int64_t out_cols;
     const int32_t *x_rows;   /* [n_rows], NULL = 0, 1, 2 ... */
@@ -98,8 +98,8 @@ struct cpu_kernels {
     /* the same from a->xq, rounded as kern_fast_kind says */
     void (*linear_fast)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
     /* BF16 weights: x rounded to bf16, and the same from a->xb; NULL where dot products of bf16 are no instruction */
-    void (*narrow_bf16)(uint16_t *out, const float *x, int64_t n);
-    void (*linear_bf16)(const struct kern_linear *a, int64_t o0, int64_t o1);
+    void (*narrow_bf16)(uint16_t *out, const float *x, int64_t n); /* kern_bf16_cols(n) values */
+    void (*linear_bf16)(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s);
     void (*quantize)(struct kern_xblock *out, const float *x, int64_t n, enum kern_fast kind); /* n mod 32 = 0 */
     /* n values of a row of w from element k0 (where a block begins) */
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
@@ -137,6 +137,12 @@ static inline enum kern_fast kern_fast_kind(enum dtype t)
     case DTYPE_Q4_1: case DTYPE_Q5_1: case DTYPE_Q6_K: return FAST_16;
     default: return FAST_NONE;
     }
+}
+
+/* Values of a row of k as bf16: whole lines, with zeros behind the last. */
+static inline int64_t kern_bf16_cols(int64_t k)
+{
+    return (k + 31) / 32 * 32;
 }
 
 /* The table for a name ("c", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon", "neondot"), or the best for NULL;

@@ -3,6 +3,7 @@
  * Splits output columns over the threads; the sums are in kern_tmpl.h, so no
  * split can change one. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/host.h"
@@ -59,12 +60,26 @@ static void round_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
     cpu->k->quantize(j->out + lo * (k / 32), host_f32(j->x) + lo * k, (hi - lo) * k, j->kind);
 }
 
+/* Room for n values of x as bf16, at the start of a line; false after a latched failure. */
+static bool grow_xb(struct cpu *cpu, size_t n)
+{
+    if (n <= cpu->n_xb)
+        return true;
+    free(cpu->xb);
+    cpu->xb = mem_aligned(64, n * sizeof *cpu->xb);
+    cpu->n_xb = cpu->xb != NULL ? n : 0;
+    if (cpu->xb == NULL)
+        backend_fail(&cpu->be, ERR_NOMEM, "no memory for %zu values of its own", n);
+    return cpu->xb != NULL;
+}
+
 static void narrow_rows(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct tensor *x = arg;
 
     (void)s;
-    cpu->k->narrow_bf16(cpu->xb + lo * x->cols, host_f32(x) + lo * x->cols, (hi - lo) * x->cols);
+    for (int64_t r = lo; r < hi; r++)
+        cpu->k->narrow_bf16(cpu->xb + r * kern_bf16_cols(x->cols), host_f32(x) + r * x->cols, x->cols);
 }
 
 /* The rows of x as bf16 for parts with such weights. */
@@ -74,7 +89,7 @@ static void narrow_x(struct cpu *cpu, const struct tensor *x, struct kern_linear
 
     for (int i = 0; i < n_parts; i++)
         wanted = wanted || parts[i].dtype == DTYPE_BF16;
-    if (!wanted || cpu->k->linear_bf16 == NULL || !GROW(cpu, cpu->xb, cpu->n_xb, (size_t)(x->rows * x->cols)))
+    if (!wanted || cpu->k->linear_bf16 == NULL || !grow_xb(cpu, (size_t)(x->rows * kern_bf16_cols(x->cols))))
         return;
     cpu_for(cpu, x->rows, cpu_grain(x->cols), narrow_rows, x);
     for (int i = 0; i < n_parts; i++)
@@ -108,7 +123,7 @@ static void round_x(struct cpu *cpu, const struct tensor *x, struct kern_linear 
 static void run_part(const struct cpu *cpu, const struct kern_linear *p, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     if (p->xb != NULL)
-        cpu->k->linear_bf16(p, lo, hi);
+        cpu->k->linear_bf16(p, lo, hi, s);
     else
         (p->xq != NULL ? cpu->k->linear_fast : cpu->k->linear)(p, lo, hi, s);
 }
