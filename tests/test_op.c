@@ -26,6 +26,46 @@ static struct backend *open_one(const char *selector, const char *isa, int n_thr
     return be[0];
 }
 
+/* ---- work over threads ---- */
+struct shared {
+    atomic_int times[100003];
+    atomic_int ragged; /* parts that begin or end within a grain */
+    int64_t n, grain;
+};
+
+static void share_out(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
+{
+    struct shared *sh = (struct shared *)(uintptr_t)arg;
+    volatile double sum = 0;
+
+    if (lo % sh->grain != 0 || (hi % sh->grain != 0 && hi != sh->n) || lo >= hi)
+        sh->ragged++;
+    for (int64_t i = lo; i < hi; i++) {
+        sh->times[i]++;
+        for (int64_t k = 0; s == cpu->scratch[0] && k < 200; k++) /* one thread is slow: the others help it */
+            sum += (double)k;
+    }
+}
+
+START_TEST(every_item_once)
+{
+    static const int64_t counts[][2] = {{1, 1}, {2, 1}, {7, 3}, {17, 16}, {1000, 7}, {4096, 32}, {100003, 1}, {100003, 5000}};
+    static struct shared sh;
+    struct backend *be = open_one("cpu", NULL, _i);
+
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        memset(&sh, 0, sizeof sh);
+        sh.n = counts[c][0];
+        sh.grain = counts[c][1];
+        cpu_for((struct cpu *)be, sh.n, sh.grain, share_out, &sh);
+        for (int64_t i = 0; i < sh.n; i++)
+            ck_assert_int_eq(sh.times[i], 1);
+        ck_assert_int_eq(sh.ragged, 0);
+    }
+    registry_close(be);
+}
+END_TEST
+
 /* ---- the list ---- */
 START_TEST(cpu_against_ref)
 {
@@ -714,6 +754,7 @@ int main(void)
     Suite *s = suite_create("op");
     TCase *t = tcase_create("op");
 
+    tcase_add_loop_test(t, every_item_once, 1, 6);
     tcase_add_test(t, cpu_against_ref);
     tcase_add_loop_test(t, isa_equals_c, 0, OP_N_ISAS - 1);
     tcase_add_loop_test(t, threads_equal, 2, 4);

@@ -10,9 +10,12 @@
 #include "backend/cpu/host.h"
 #include "base/mem.h"
 
+enum { PARTS_LEFT = 8 }; /* a thread's next part is one of so many of what its share still has */
+
 /* ---- work over threads ---- */
 /* Each thread has a share of its own, in a row, so that what it reads follows what it read and what it asked for ahead
- * of itself is its own; one that is done takes parts of the others' shares. */
+ * of itself is its own.  It takes parts from the front, smaller towards the end; one that is done makes the last half of
+ * what another has left its own. */
 struct range_job {
     struct cpu *cpu;
     range_fn *fn;
@@ -20,40 +23,75 @@ struct range_job {
     int64_t n, grain;
 };
 
-/* Where thread t's share begins: whole grains. */
-static int64_t share_start(const struct range_job *job, int t)
+/* Grains lo .. hi that nobody has taken, in one word. */
+struct grains {
+    uint32_t lo, hi;
+};
+
+static uint64_t packed(struct grains g)
 {
-    int64_t grains = (job->n + job->grain - 1) / job->grain, at = grains * t / job->cpu->n_threads * job->grain;
-    return at < job->n ? at : job->n;
+    return (uint64_t)g.hi << 32 | g.lo;
+}
+
+/* Takes from the front (its owner) or from the back (another); false: the share is empty. */
+static bool take(struct cpu_share *s, bool own, struct grains *out)
+{
+    uint64_t seen = atomic_load_explicit(&s->grains, memory_order_relaxed), left;
+
+    do {
+        struct grains g = {(uint32_t)seen, (uint32_t)(seen >> 32)};
+        if (g.lo == g.hi)
+            return false;
+        uint32_t n = g.hi - g.lo;
+        *out = own ? (struct grains){g.lo, g.lo + (n + PARTS_LEFT - 1) / PARTS_LEFT} : (struct grains){g.hi - (n + 1) / 2, g.hi};
+        left = packed(own ? (struct grains){out->hi, g.hi} : (struct grains){g.lo, out->lo});
+    } while (!atomic_compare_exchange_weak_explicit(&s->grains, &seen, left, memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static void put_share(struct cpu_share *s, struct grains g)
+{
+    atomic_store_explicit(&s->grains, packed(g), memory_order_relaxed);
+}
+
+static bool take_others(struct cpu *cpu, int thread)
+{
+    struct grains g;
+
+    for (int i = 1; i < cpu->n_threads; i++)
+        if (take(&cpu->shares[(thread + i) % cpu->n_threads], false, &g)) {
+            put_share(&cpu->shares[thread], g);
+            return true;
+        }
+    return false;
 }
 
 static void take_parts(void *arg, int thread, int n_threads)
 {
     struct range_job *job = arg;
+    struct cpu *cpu = job->cpu;
+    struct grains g;
 
-    for (int i = 0; i < n_threads; i++) {
-        int owner = (thread + i) % n_threads;
-        int64_t end = share_start(job, owner + 1);
-        for (;;) {
-            int64_t lo = atomic_fetch_add_explicit(&job->cpu->shares[owner].next, job->grain, memory_order_relaxed);
-            if (lo >= end)
-                break;
-            int64_t hi = end - lo < job->grain ? end : lo + job->grain;
-            job->fn(job->cpu, job->arg, lo, hi, job->cpu->scratch[thread]);
+    (void)n_threads;
+    do
+        while (take(&cpu->shares[thread], true, &g)) {
+            int64_t lo = g.lo * job->grain, hi = g.hi * job->grain;
+            job->fn(cpu, job->arg, lo, hi < job->n ? hi : job->n, cpu->scratch[thread]);
         }
-    }
+    while (take_others(cpu, thread));
 }
 
 void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg)
 {
-    struct range_job job = {.cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain};
+    struct range_job job = {.cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain + n / UINT32_MAX};
+    int64_t grains = (n + job.grain - 1) / job.grain;
 
-    if (cpu->n_threads == 1 || n <= grain) {
+    if (cpu->n_threads == 1 || grains <= 1) {
         fn(cpu, arg, 0, n, cpu->scratch[0]);
         return;
     }
     for (int t = 0; t < cpu->n_threads; t++)
-        atomic_store_explicit(&cpu->shares[t].next, share_start(&job, t), memory_order_relaxed);
+        put_share(&cpu->shares[t], (struct grains){(uint32_t)(grains * t / cpu->n_threads), (uint32_t)(grains * (t + 1) / cpu->n_threads)});
     pool_share(cpu->pool, take_parts, &job);
 }
 

@@ -10,9 +10,9 @@
 #include "backend/cpu/kernels.h"
 #include "base/thread.h"
 
-/* The first item of a thread's share that nobody has taken; a line of its own. */
+/* What nobody has taken yet of a thread's share (cpu.c); a line of its own. */
 struct cpu_share {
-    _Alignas(64) atomic_llong next;
+    _Alignas(64) atomic_ullong grains;
 };
 
 /* Rows of one sequence whose queries meet a chunk together. */
@@ -53,8 +53,8 @@ struct cpu {
     size_t n_attn_o;
 };
 
-/* Calls fn for parts of 0 .. n of `grain` items (the last may be shorter), spread over the
- * threads as they become free; everything in the caller's thread when one part is enough.
+/* Calls fn for parts of 0 .. n of whole grains of items (the last may be shorter), spread over the
+ * threads as they become free, the last ones of one grain; everything in the caller's thread when one part is enough.
  * What an item computes must not depend on the part it is in. */
 typedef void range_fn(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s);
 void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg);

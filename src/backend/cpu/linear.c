@@ -9,6 +9,8 @@
 #include "backend/cpu/host.h"
 #include "base/mem.h"
 
+enum { FEW_ROWS = 8 }; /* rows of x up to which reading the weights takes the time */
+
 struct linear_job {
     const struct kern_linear *parts;
     int n_parts;
@@ -149,11 +151,11 @@ static void linear_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t h
     }
 }
 
-/* Columns in each part that a thread takes: whole panels, several turns for each thread, not
- * so few that waking it costs more. */
-static int64_t linear_grain(const struct cpu *cpu, int64_t cols, int64_t cost)
+/* Columns that a thread takes at least: whole panels, not so few that waking it costs more; where many rows meet a
+ * panel, not so few either that these are read again and again. */
+static int64_t linear_grain(const struct cpu *cpu, int64_t cols, int64_t k, int64_t rows)
 {
-    int64_t grain = cols / (8 * cpu->n_threads), least = cpu_grain(cost);
+    int64_t least = cpu_grain(k * rows), grain = rows > FEW_ROWS ? cols / (8 * cpu->n_threads) : 0;
     return padded(grain > least ? grain : least);
 }
 
@@ -166,7 +168,7 @@ static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_pa
         cols += padded(parts[i].out_cols);
         most = parts[i].n_rows > most ? parts[i].n_rows : most;
     }
-    cpu_for(cpu, cols, linear_grain(cpu, cols, parts[0].k * most), linear_range, &job);
+    cpu_for(cpu, cols, linear_grain(cpu, cols, parts[0].k, most), linear_range, &job);
 }
 
 void cpu_linear(struct backend *be, const struct tensor *out, const struct tensor *x, const struct tensor *w,
@@ -191,6 +193,7 @@ bool cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct
 }
 
 /* ---- gate and up ---- */
+/* Of many rows, what was just computed is combined before the next columns. */
 static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct linear_job *job = arg;
@@ -204,6 +207,8 @@ static void gate_up_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t 
     }
 }
 
+/* Few rows take one matrix after the other: each thread reads on where it is, and nothing it asked for ahead is lost
+ * by a turn to the other. */
 bool cpu_gate_up(struct backend *be, const struct tensor *out, const struct tensor *tmp,
                  const struct tensor *x, const struct tensor *wg, const struct tensor *wu, enum op_act act)
 {
@@ -212,7 +217,12 @@ bool cpu_gate_up(struct backend *be, const struct tensor *out, const struct tens
     struct linear_job job = {.parts = p, .n_parts = 2, .act = act};
 
     round_x(cpu, x, p, 2);
-    cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols * x->rows), gate_up_range, &job);
+    if (x->rows <= FEW_ROWS) {
+        run_parts(cpu, p, 2);
+        cpu_act_mul(be, out, out, tmp, act);
+    } else {
+        cpu_for(cpu, out->cols, linear_grain(cpu, out->cols, 2 * x->cols, x->rows), gate_up_range, &job);
+    }
     return true;
 }
 
