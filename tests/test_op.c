@@ -142,13 +142,13 @@ START_TEST(list_catches)
 END_TEST
 
 /* ---- equalities on one instance ---- */
-static void must_equal(struct backend *be, const struct tensor *a, const struct tensor *b, const char *what)
+static void must_equal(const struct tensor *a, const struct tensor *b, const char *what)
 {
     size_t size = tensor_size(a);
     uint8_t *x = mem_array(size, 1), *y = mem_array(size, 1);
     ck_assert_uint_eq(size, tensor_size(b));
-    ck_assert_int_eq(op_read(be, x, a, NULL), 0);
-    ck_assert_int_eq(op_read(be, y, b, NULL), 0);
+    ck_assert_int_eq(op_read(a->buf->be, x, a, NULL), 0);
+    ck_assert_int_eq(op_read(b->buf->be, y, b, NULL), 0);
     ck_assert_msg(memcmp(x, y, size) == 0, "%s differs", what);
     free(x);
     free(y);
@@ -182,7 +182,7 @@ START_TEST(rows_alone)
         struct tensor xr = tensor_rows(&x, r0, n), o = tensor_rows(&out, r0, n),
                       want = tensor_rows(&alone, r0, n);
         op_linear(be, &o, &xr, &w, NULL);
-        must_equal(be, &o, &want, dtype_info(dtype)->name);
+        must_equal(&o, &want, dtype_info(dtype)->name);
     }
     op_free(w.buf);
     op_free(x.buf);
@@ -194,23 +194,26 @@ END_TEST
 
 /* A cache of some page size filled with the same keys and values; attention of all positions at
  * once or one by one. */
-enum { LEN = 150, DIM = 40, HEADS = 6, KV_HEADS = 2 };
+enum { LEN = 150, KV_HEADS = 2 };
+struct heads {
+    int dim, n;
+};
 
-static struct tensor attend(struct backend *be, int page_size, int chunk, int window, enum dtype dtype)
+static struct tensor attend(struct backend *be, struct heads h, int page_size, int chunk, int window, enum dtype dtype)
 {
     int n_pages = (LEN + page_size - 1) / page_size;
     int32_t pos[LEN], seq[LEN] = {0}, table[LEN];
-    struct kv_layer kv = {.n_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = page_size};
-    struct tensor out = op_cases_filled(be, LEN, HEADS * DIM, 1, 1), q = op_cases_filled(be, LEN, HEADS * DIM, 1, 2),
-                  k = op_cases_filled(be, LEN, KV_HEADS * DIM, 1, 3), v = op_cases_filled(be, LEN, KV_HEADS * DIM, 1, 4);
-    struct attention_args args = {.scale = 2.0f, .window = window, .n_heads = HEADS};
+    struct kv_layer kv = {.n_kv_heads = KV_HEADS, .head_dim = h.dim, .page_size = page_size};
+    struct tensor out = op_cases_filled(be, LEN, h.n * h.dim, 1, 1), q = op_cases_filled(be, LEN, h.n * h.dim, 1, 2),
+                  k = op_cases_filled(be, LEN, KV_HEADS * h.dim, 1, 3), v = op_cases_filled(be, LEN, KV_HEADS * h.dim, 1, 4);
+    struct attention_args args = {.scale = 2.0f, .window = window, .n_heads = h.n};
 
     for (int i = 0; i < LEN; i++) {
         pos[i] = i;
         table[i] = n_pages - 1 - i; /* backwards */
     }
-    ck_assert_int_eq(op_alloc(be, &kv.k, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
-    ck_assert_int_eq(op_alloc(be, &kv.v, dtype, (int64_t)n_pages * KV_HEADS * page_size, DIM, NULL), 0);
+    ck_assert_int_eq(op_alloc(be, &kv.k, dtype, (int64_t)n_pages * KV_HEADS * page_size, h.dim, NULL), 0);
+    ck_assert_int_eq(op_alloc(be, &kv.v, dtype, (int64_t)n_pages * KV_HEADS * page_size, h.dim, NULL), 0);
     struct tensor tpos = op_cases_ints(be, LEN, 1, pos), tseq = op_cases_ints(be, LEN, 1, seq),
                   tpages = op_cases_ints(be, 1, n_pages, table);
     op_begin(be);
@@ -235,13 +238,14 @@ START_TEST(pages_and_chunks)
     static const int pages[] = {1, 16, 256, LEN}, chunks[] = {1, 7, 32, LEN}, windows[] = {0, 1, 33, 100};
     struct backend *be = open_one("cpu", NULL, 2);
     enum dtype dtype = _i ? DTYPE_F16 : DTYPE_F32;
+    const struct heads h = {40, 6};
 
     for (int w = 0; w < 4; w++) {
-        struct tensor want = attend(be, 64, LEN, windows[w], dtype);
+        struct tensor want = attend(be, h, 64, LEN, windows[w], dtype);
         for (int p = 0; p < 4; p++)
             for (int c = 0; c < 4; c++) {
-                struct tensor got = attend(be, pages[p], chunks[c], windows[w], dtype);
-                must_equal(be, &got, &want, "attention");
+                struct tensor got = attend(be, h, pages[p], chunks[c], windows[w], dtype);
+                must_equal(&got, &want, "attention");
                 op_free(got.buf);
             }
         op_free(want.buf);
@@ -250,29 +254,28 @@ START_TEST(pages_and_chunks)
 }
 END_TEST
 
-/* Few rows on several threads: their chunks apart, then joined, give the bits of the whole. */
+/* Few rows: their chunks apart, all heads of one together, then joined, give the bits of many rows, which go head by head and
+ * whole, whatever the page, the heads' size, their number and that of the threads. */
 START_TEST(chunks_apart)
 {
-    static const int windows[] = {0, 1, 33, 100};
-    struct backend *one = open_one("cpu", NULL, 1), *four = open_one("cpu", NULL, 4);
-    size_t size = sizeof(float) * LEN * HEADS * DIM;
-    uint8_t *x = mem_array(size, 1), *y = mem_array(size, 1);
+    static const int windows[] = {0, 1, 33, 100}, pages[] = {1, 16, 40, 64, 256}, threads[] = {1, 4};
+    static const struct heads heads[] = {{40, 6}, {64, 2}, {64, 4}, {64, 6}, {64, 8}, {128, 2}, {128, 4}, {128, 6}, {128, 10}};
+    enum dtype dtype = _i % 2 ? DTYPE_F16 : DTYPE_F32;
+    struct backend *whole = open_one("cpu", NULL, 1), *apart = open_one("cpu", NULL, threads[_i / 2]);
 
-    for (int w = 0; w < 4; w++) {
-        struct tensor a = attend(one, 16, 1, windows[w], _i ? DTYPE_F16 : DTYPE_F32),
-                      b = attend(four, 16, 1, windows[w], _i ? DTYPE_F16 : DTYPE_F32);
-        ck_assert_int_eq(op_read(one, x, &a, NULL), 0);
-        ck_assert_int_eq(op_read(four, y, &b, NULL), 0);
-        ck_assert_msg(memcmp(x, y, size) == 0, "window %d", windows[w]);
-        op_free(a.buf);
-        op_free(b.buf);
-    }
-    ck_assert_uint_eq(((struct cpu *)one)->n_attn_sums, 0);
-    ck_assert_uint_ge(((struct cpu *)four)->n_attn_sums, 3 * HEADS);
-    free(x);
-    free(y);
-    registry_close(one);
-    registry_close(four);
+    for (size_t c = 0; c < sizeof heads / sizeof *heads; c++)
+        for (int w = 0; w < 4; w++) {
+            struct heads h = heads[c];
+            struct tensor want = attend(whole, h, 16, LEN, windows[w], dtype),
+                          got = attend(apart, h, pages[(c + (size_t)w) % 5], 1, windows[w], dtype);
+            must_equal(&got, &want, "attention");
+            op_free(want.buf);
+            op_free(got.buf);
+        }
+    ck_assert_uint_eq(((struct cpu *)whole)->n_attn_sums, 0);
+    ck_assert_uint_ge(((struct cpu *)apart)->n_attn_sums, 3 * 10);
+    registry_close(whole);
+    registry_close(apart);
 }
 END_TEST
 
@@ -632,15 +635,16 @@ END_TEST
 START_TEST(stats_of_attention)
 {
     struct backend *be = open_one("cpu", NULL, 1);
-    struct tensor out = attend(be, 16, LEN, 0, DTYPE_F16);
-    uint64_t row = KV_HEADS * DIM * 2, seen = LEN * (LEN + 1) / 2;
-    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->bytes, 2 * 4 * LEN * HEADS * DIM + 2 * seen * row);
-    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->flops, 4 * seen * HEADS * DIM);
+    const struct heads h = {40, 6};
+    struct tensor out = attend(be, h, 16, LEN, 0, DTYPE_F16);
+    uint64_t row = KV_HEADS * 40 * 2, seen = LEN * (LEN + 1) / 2;
+    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->bytes, 2 * 4 * LEN * 6 * 40 + 2 * seen * row);
+    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->flops, 4 * seen * 6 * 40);
     ck_assert_uint_eq(op_stats(be, OP_KV_STORE)->rows, LEN);
     op_free(out.buf);
     op_stats_reset(be);
-    out = attend(be, 16, LEN, 10, DTYPE_F16);
-    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->flops, 4 * (55 + (LEN - 10) * 10) * HEADS * DIM);
+    out = attend(be, h, 16, LEN, 10, DTYPE_F16);
+    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->flops, 4 * (55 + (LEN - 10) * 10) * 6 * 40);
     op_free(out.buf);
     registry_close(be);
 }
@@ -761,7 +765,7 @@ int main(void)
     tcase_add_test(t, list_catches);
     tcase_add_loop_test(t, rows_alone, 0, (int)(sizeof linear_types / sizeof *linear_types));
     tcase_add_loop_test(t, pages_and_chunks, 0, 2);
-    tcase_add_loop_test(t, chunks_apart, 0, 2);
+    tcase_add_loop_test(t, chunks_apart, 0, 4);
     tcase_add_loop_test(t, nan_travels, 0, 2);
     tcase_add_loop_test(t, picks_by_hand, 0, 2);
     tcase_add_loop_test(t, route_by_hand, 0, 2);

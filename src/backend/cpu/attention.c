@@ -20,6 +20,7 @@ struct attention_job {
     const struct attention_args *args;
     int64_t block, n_blocks; /* rows of one item, at most; and all items of a kv head */
     /* chunks apart only */
+    int heads;                 /* kv heads of one item, at most */
     struct attn_block *blocks; /* [n_split + 1], the last one only tells where items end */
     int64_t n_split;
     int64_t *first;            /* [n_rows + 1] chunks of the rows before */
@@ -115,38 +116,51 @@ static int64_t sums_at(const struct attention_job *j, int64_t r, int h)
     return j->first[r] * j->args->n_heads + h * row_chunks(j, r);
 }
 
-/* One chunk of one kv head, for the rows of a block that see it. */
+static void attend_gathered(struct cpu *cpu, struct gathered *g, int heads, int32_t chunk, struct kern_scratch *s)
+{
+    if (g->n > 0)
+        cpu->k->attention_chunk(g->q, g->n / heads, heads, &g->kv, chunk * KERN_CHUNK, g->sums, s);
+    g->n = 0;
+}
+
+/* One chunk of some kv heads, for the rows of a block that see it. */
 static void attend_chunk(struct cpu *cpu, const struct attention_job *j, const struct attn_block *b, int kv_head, int32_t chunk,
                          struct kern_scratch *s)
 {
-    int group = j->args->n_heads / j->kv->n_kv_heads;
+    int group = j->args->n_heads / j->kv->n_kv_heads, left = j->kv->n_kv_heads - kv_head;
+    int heads = left < j->heads ? left : j->heads;
     struct gathered g; /* not cleared: it is large */
 
     g.kv = view(j, host_i32(&j->rows->seq)[b->row], kv_head);
     g.n = 0;
-    for (int64_t r = b->row; r < b->row + b->n_rows; r++)
-        for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
-            struct kern_query q = query(j, r, h);
+    for (int head = kv_head; head < kv_head + heads; head++)
+        for (int64_t i = 0; i < b->n_rows * group; i++) {
+            int h = head * group + (int)(i % group);
+            struct kern_query q = query(j, b->row + i / group, h);
             if (chunk < q.first / KERN_CHUNK || chunk > q.last / KERN_CHUNK)
-                break;
-            int64_t at = sums_at(j, r, h) + chunk - q.first / KERN_CHUNK;
-            if (g.n == KERN_QUERIES) {
-                cpu->k->attention_chunk(g.q, g.n, &g.kv, chunk * KERN_CHUNK, g.sums, s);
-                g.n = 0;
-            }
+                continue;
+            int64_t at = sums_at(j, b->row + i / group, h) + chunk - q.first / KERN_CHUNK;
+            if (g.n == KERN_QUERIES) /* of one kv head */
+                attend_gathered(cpu, &g, heads, chunk, s);
             q.out = j->o + at * j->kv->head_dim;
             g.q[g.n] = q;
             g.sums[g.n++] = j->sums + at;
         }
-    if (g.n > 0)
-        cpu->k->attention_chunk(g.q, g.n, &g.kv, chunk * KERN_CHUNK, g.sums, s);
+    attend_gathered(cpu, &g, heads, chunk, s);
 }
 
-/* Item i: a kv head of a chunk of a block, heads innermost, as they lie in a page. */
+/* The kv heads of a chunk in parts of j->heads. */
+static int head_parts(const struct attention_job *j)
+{
+    return (j->kv->n_kv_heads + j->heads - 1) / j->heads;
+}
+
+/* Item i: a part of the kv heads of a chunk of a block, heads innermost, as they lie in a page. */
 static void chunk_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s)
 {
     const struct attention_job *j = arg;
     int64_t from = 0, to = j->n_split; /* the block of item lo */
+    int parts = head_parts(j);
 
     while (to - from > 1) {
         int64_t mid = from + (to - from) / 2;
@@ -159,7 +173,7 @@ static void chunk_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi
         while (lo >= b[1].item)
             b++;
         int64_t i = lo - b->item;
-        attend_chunk(cpu, j, b, (int)(i % j->kv->n_kv_heads), b->chunk + (int32_t)(i / j->kv->n_kv_heads), s);
+        attend_chunk(cpu, j, b, (int)(i % parts) * j->heads, b->chunk + (int32_t)(i / parts), s);
     }
 }
 
@@ -174,13 +188,6 @@ static void join_range(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi,
         cpu->k->attention_join(host_f32(j->out) + i * j->kv->head_dim, j->o + at * j->kv->head_dim, j->sums + at,
                                (int)row_chunks(j, r), j->kv->head_dim);
     }
-}
-
-/* The block of the next rows begins where the items of this one end. */
-static struct attn_block *end_block(struct attn_block *b, const struct attention_job *j)
-{
-    b[1] = (struct attn_block){.item = b->item + (int64_t)b->n_chunks * j->kv->n_kv_heads};
-    return b + 1;
 }
 
 /* Row r, the next one, with its chunks. */
@@ -210,18 +217,38 @@ static bool make_blocks(struct cpu *cpu, struct attention_job *j)
     if (first == NULL)
         return false;
     j->first = cpu->attn_first = first;
-    *b = (struct attn_block){.item = 0};
+    *b = (struct attn_block){.n_rows = 0};
     first[0] = 0;
     for (int64_t r = 0; r < j->q->rows; r++) {
         struct kern_query q = query(j, r, 0);
         int32_t chunk = q.first / KERN_CHUNK, end = q.last / KERN_CHUNK + 1;
         if (b->n_rows == j->block || (b->n_rows > 0 && seq[r] != seq[r - 1]))
-            b = end_block(b, j);
+            *++b = (struct attn_block){.n_rows = 0};
         add_row(b, r, chunk, end);
         first[r + 1] = first[r] + end - chunk;
     }
-    j->n_split = end_block(b, j) - j->blocks;
+    j->n_split = b + 1 - j->blocks;
     return true;
+}
+
+/* As many kv heads to an item as the kernels take together while there is work for all threads: what they read lies in
+ * one piece.  The items of a block begin where those of the one before end. */
+static void number_items(const struct cpu *cpu, struct attention_job *j)
+{
+    int64_t most = 0, chunks = 0;
+
+    for (int64_t i = 0; i < j->n_split; i++) {
+        most = j->blocks[i].n_rows > most ? j->blocks[i].n_rows : most;
+        chunks += j->blocks[i].n_chunks;
+    }
+    most *= j->args->n_heads / j->kv->n_kv_heads; /* queries of one kv head */
+    j->heads = most > KERN_TILE ? 1 : (int)(KERN_QUERIES / most);
+    j->heads = j->heads < j->kv->n_kv_heads ? j->heads : j->kv->n_kv_heads;
+    while (j->heads > 1 && chunks * head_parts(j) < PARTS * cpu->n_threads)
+        j->heads = (j->heads + 1) / 2;
+    j->blocks[0].item = 0;
+    for (struct attn_block *b = j->blocks; b < j->blocks + j->n_split; b++)
+        b[1].item = b->item + (int64_t)b->n_chunks * head_parts(j);
 }
 
 /* Room for the chunks' sums, kept with the instance; false: too much, or refused. */
@@ -243,15 +270,18 @@ static bool reserve(struct cpu *cpu, struct attention_job *j)
     return true;
 }
 
-/* Chunks apart: where whole rows are too few parts for the threads, and where so few queries meet a chunk that their
- * sums cost little; small parts keep the threads together when one is slow.  False: it has to be done by whole rows. */
+/* Chunks apart: where whole rows are too few parts for the threads, and where so few queries meet a chunk that reading
+ * takes the time and their sums cost little; small parts keep the threads together when one is slow.  False: it has to
+ * be done by whole rows. */
 static bool attend_split(struct cpu *cpu, struct attention_job *j, int64_t parts, int64_t cost)
 {
-    if (cpu->n_threads == 1 || j->rows->max_pos < KERN_CHUNK || !make_blocks(cpu, j))
+    if (j->rows->max_pos < KERN_CHUNK || !make_blocks(cpu, j))
         return false;
     bool few = j->q->rows * (j->args->n_heads / j->kv->n_kv_heads) <= 2 * KERN_TILE * j->n_split;
-    if ((!few && parts >= PARTS * (int64_t)cpu->n_threads) || !reserve(cpu, j))
+    bool enough = cpu->n_threads == 1 || parts >= PARTS * (int64_t)cpu->n_threads;
+    if ((!few && enough) || !reserve(cpu, j))
         return false;
+    number_items(cpu, j);
     int64_t n = j->blocks[j->n_split].item, heads = j->q->rows * j->args->n_heads;
     int64_t grain = cpu_grain(cost / n), run = n / (4 * PARTS * cpu->n_threads);
     cpu_for(cpu, n, grain > run ? grain : run, chunk_range, j);

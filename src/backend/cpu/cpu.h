@@ -19,7 +19,7 @@ struct cpu_share {
 struct attn_block {
     int64_t row, n_rows;
     int32_t chunk, n_chunks; /* that some of them see */
-    int64_t item;            /* [n_kv_heads, n_chunks] items from here on */
+    int64_t item;            /* [n_chunks, kv heads in parts] items from here on */
 };
 
 struct cpu {

@@ -4,12 +4,14 @@
  * No order of a sum depends on which positions and queries are taken at once.
  * Knows neither pages nor how chunks are joined. */
 
-/* Asks for a row that will be read soon, if there is one. */
-INLINE void fetch_row(const uint8_t *const *next, int j, size_t row_size)
+/* Asks for a row that will be read soon. */
+#ifndef FH
+#define FH 0
+#endif
+INLINE void fetch_row(const uint8_t *row, size_t row_size)
 {
-    if (next != NULL && next[j] != NULL)
-        for (size_t at = 0; at < row_size; at += 64)
-            __builtin_prefetch(next[j] + at);
+    for (size_t at = 0; at < row_size; at += 64)
+        __builtin_prefetch(row + at);
 }
 
 /* Nothing: a register holds the address here, so that what is added to it stays in the instructions. */
@@ -38,10 +40,24 @@ struct running {
 
 /* Rows of keys or of values of a chunk's positions lo .. hi. */
 struct kv_part {
-    const uint8_t *const *rows; /* [KERN_CHUNK] */
+    const uint8_t *const *rows; /* [KERN_CHUNK], each `at` bytes before the row meant */
+    size_t at;
     int lo, hi;
-    const uint8_t *const *next; /* rows of as many bytes to be fetched meanwhile; NULL = none */
+    bool more;                  /* of values: the sums go on from what out holds */
+    const uint8_t *const *next; /* rows to be fetched meanwhile, next_at bytes before them; NULL = none */
+    size_t next_at;
 };
+
+INLINE const uint8_t *part_row(const struct kv_part *p, int j)
+{
+    return p->rows[j] + p->at;
+}
+
+INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
+{
+    if (p->next != NULL && p->next[j] != NULL)
+        fetch_row(p->next[j] + p->next_at, row_size);
+}
 
 /* ---- scores of few queries ---- */
 /* N times 16 products of the row at k with each x, from value `step` * 16 on. */
@@ -65,11 +81,11 @@ struct kv_part {
         UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                 \
         UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                     \
         for (int i = 0; i < (NW); i++) {                                                                     \
-            const uint8_t *k = keep(p->rows[j + i]);                                                         \
+            const uint8_t *k = keep(part_row(p, j + i));                                                     \
             V16 sum[NX];                                                                                     \
             int step = 0;                                                                                    \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                         \
-            fetch_row(p->next, j + i, kv->row_size);                                                         \
+            part_fetch(p, j + i, kv->row_size);                                                              \
             for (; step + 8 <= full; step += 8)                                                              \
                 ROW_STEPS(8, NX, row, bytes)                                                                 \
             for (; step + 4 <= full; step += 4)                                                              \
@@ -86,19 +102,72 @@ struct kv_part {
             }                                                                                                \
             UNROLL for (int t = 0; t < (NX); t++) all[t * (NW) + i] = sum[t];                                \
         }                                                                                                    \
-        if ((NW) == 1) {                                                                                     \
-            UNROLL for (int t = 0; t < (NX); t++) s[t][j] = kv->scale * v_tree(all[t]);                      \
-        } else {                                                                                             \
-            v_store(sums, v_mul(v_trees(all), v_splat(kv->scale)));                                          \
-            UNROLL for (int t = 0; t < (NX); t++) memcpy(&s[t][j], sums + t * (NW), (NW) * sizeof *sums);    \
-        }                                                                                                    \
+        PUT_SCORES(NW, NX)                                                                                   \
     }
+
+/* The trees of the sums of NW positions from j for NX queries. */
+#define PUT_SCORES(NW, NX)                                                                                \
+    if ((NW) == 1) {                                                                                      \
+        UNROLL for (int t = 0; t < (NX); t++) s[t][j] = kv->scale * v_tree(all[t]);                       \
+    } else {                                                                                              \
+        v_store(sums, v_mul(v_trees(all), v_splat(kv->scale)));                                           \
+        UNROLL for (int t = 0; t < (NX); t++) memcpy(&s[t][j], sums + t * (NW), (NW) * sizeof *sums);     \
+    }
+
+/* SCORES of rows of STEPS times 16 values where 16 registers hold the queries: less to load. */
+#ifdef HOLD_QUERIES
+#define HELD_SCORES(NW, NX, STEPS, row, bytes)                                                                 \
+    {                                                                                                          \
+        V16 all[16], x[NX][STEPS];                                                                             \
+        float sums[16];                                                                                        \
+        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int u = 0; u < (STEPS); u++)                         \
+        {                                                                                                      \
+            x[t][u] = v_load(q[t].q + 16 * u);                                                                 \
+            v_keep(&x[t][u]);                                                                                  \
+        }                                                                                                      \
+        UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                       \
+        for (int i = 0; i < (NW); i++) {                                                                       \
+            const uint8_t *k = keep(part_row(p, j + i));                                                       \
+            V16 sum[NX], k16;                                                                                  \
+            UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                           \
+            part_fetch(p, j + i, (STEPS) * (bytes));                                                           \
+            UNROLL for (int u = 0; u < (STEPS); u++)                                                           \
+            {                                                                                                  \
+                k16 = row(k, 16 * u);                                                                          \
+                v_keep(&k16);                                                                                  \
+                UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_fma(k16, x[t][u], sum[t]);                    \
+            }                                                                                                  \
+            UNROLL for (int t = 0; t < (NX); t++) all[t * (NW) + i] = sum[t];                                  \
+        }                                                                                                      \
+        PUT_SCORES(NW, NX)                                                                                     \
+    }
+
+/* Most models have heads of 128 or 64. */
+#define HELD_ROWS(row, bytes)                              \
+    for (; n == 1 && full == 8 && j + 16 <= p->hi; j += 16) \
+        HELD_SCORES(16, 1, 8, row, bytes)                  \
+    for (; n == 2 && full == 8 && j + 8 <= p->hi; j += 8)   \
+        HELD_SCORES(8, 2, 8, row, bytes)                   \
+    for (; n == 1 && full == 4 && j + 16 <= p->hi; j += 16) \
+        HELD_SCORES(16, 1, 4, row, bytes)                  \
+    for (; n == 2 && full == 4 && j + 8 <= p->hi; j += 8)   \
+        HELD_SCORES(8, 2, 4, row, bytes)                   \
+    for (; n == 3 && full == 4 && j + 5 <= p->hi; j += 5)   \
+        HELD_SCORES(5, 3, 4, row, bytes)                   \
+    for (; n == 4 && full == 4 && j + 4 <= p->hi; j += 4)   \
+        HELD_SCORES(4, 4, 4, row, bytes)
+#else
+#define HELD_ROWS(row, bytes)
+#endif
 
 #define SCORES_FORMAT(name, row, bytes)                                                                  \
     static void name(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
                      const struct kern_kv *kv)                                                           \
     {                                                                                                    \
         int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = p->lo;                               \
+        if (tail == 0) {                                                                                 \
+            HELD_ROWS(row, bytes)                                                                        \
+        }                                                                                                \
         for (; n == 1 && j + 16 <= p->hi; j += 16)                                                       \
             SCORES(16, 1, row, bytes)                                                                    \
         for (; n == 2 && j + 8 <= p->hi; j += 8)                                                         \
@@ -166,112 +235,7 @@ static void scores_4x4(float (*s)[KERN_CHUNK], const float *keys, int steps, con
         memcpy(s[t], sums + 4 * t, 4 * sizeof *sums);
 }
 
-/* ---- sums of values ---- */
-/* Joined to what is there. */
-INLINE void put_sum(float *out, const struct running *run, V16 o)
-{
-    v_store(out, run->any ? v_fma(v_load(out), v_splat(run->a), v_mul(o, v_splat(run->b))) : o);
-}
-
-INLINE void put_values(const struct kern_query *q, const struct running *run, int at, V16 o)
-{
-    if (run->lo < run->hi)
-        put_sum(q->out + at, run, o);
-}
-
-/* 16 values from d on, for NX queries.  Positions that only some queries see take the branch. */
-#define VALUES(NX, row)                                                                            \
-    {                                                                                              \
-        V16 acc[NX], v;                                                                            \
-        UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_zero();                                   \
-        for (int j = p->lo; j < p->hi; j++) {                                                      \
-            v = row(p->rows[j], d);                                                                \
-            v_keep(&v);                                                                            \
-            if (j >= all_lo && j < all_hi) {                                                       \
-                UNROLL for (int t = 0; t < (NX); t++) acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]); \
-            } else {                                                                               \
-                UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)         \
-                    acc[t] = v_fma(v_splat(s[t][j]), v, acc[t]);                                   \
-            }                                                                                      \
-        }                                                                                          \
-        UNROLL for (int t = 0; t < (NX); t++) put_values(&q[t], &run[t], at + d, acc[t]);          \
-    }
-
-/* The same where all see the first position, ND times 16 values at once: whole rows in the order they lie in. */
-#define WIDE_VALUES(NX, ND, row, bytes, fetch)                                                            \
-    {                                                                                                     \
-        V16 acc[NX][ND], v;                                                                               \
-        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++) acc[t][i] = v_zero(); \
-        const int rest = (ND) % 2 == 0 ? 0 : d % 32; /* blocks are of 32 */                               \
-        for (int j = p->lo; j < all_hi; j++) {                                                            \
-            const uint8_t *from = keep(p->rows[j] + (size_t)(d / 32) * 2 * (bytes));                      \
-            if ((fetch) && d == 0)                                                                        \
-                fetch_row(p->next, j, row_size);                                                          \
-            UNROLL for (int i = 0; i < (ND); i++)                                                         \
-            {                                                                                             \
-                v = row(from, rest + 16 * i);                                                             \
-                v_keep(&v);                                                                               \
-                UNROLL for (int t = 0; t < (NX); t++) acc[t][i] = v_fma(v_splat(s[t][j]), v, acc[t][i]);  \
-            }                                                                                             \
-        }                                                                                                 \
-        for (int j = all_hi; j < p->hi; j++)                                                              \
-            UNROLL for (int t = 0; t < (NX); t++) if (j >= run[t].lo && j < run[t].hi)                    \
-                UNROLL for (int i = 0; i < (ND); i++)                                                     \
-                    acc[t][i] = v_fma(v_splat(s[t][j]), row(p->rows[j], d + 16 * i), acc[t][i]);          \
-        UNROLL for (int t = 0; t < (NX); t++) UNROLL for (int i = 0; i < (ND); i++)                       \
-            put_values(&q[t], &run[t], at + d + 16 * i, acc[t][i]);                                       \
-    }
-
-/* Sums of 16 lanes that fit the registers here. */
-#ifndef VALUES_ACC
-#define VALUES_ACC 4
-#endif
-
-/* `width` values of each row, for the values from `at` on. */
-#define VALUES_FORMAT(name, row, bytes, fetch)                                                                 \
-    static void name(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
-                     const struct running *run, int at, int width, size_t row_size)                            \
-    {                                                                                                          \
-        int all_lo = p->lo, all_hi = p->hi;                                                                    \
-        for (int t = 0; t < n; t++) {                                                                          \
-            all_lo = run[t].lo > all_lo ? run[t].lo : all_lo;                                                  \
-            all_hi = run[t].hi < all_hi ? run[t].hi : all_hi;                                                  \
-        }                                                                                                      \
-        int d = 0;                                                                                             \
-        bool all = all_lo == p->lo && all_hi > all_lo;                                                         \
-        for (; all && n == 1 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(1, VALUES_ACC / 2, row, bytes, fetch)                                                  \
-        for (; all && n == 2 && d + 8 * VALUES_ACC <= width; d += 8 * VALUES_ACC)                              \
-            WIDE_VALUES(2, VALUES_ACC / 2, row, bytes, fetch)                                                  \
-        for (; all && n == 3 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(3, VALUES_ACC / 4, row, bytes, fetch)                                                  \
-        for (; all && n == 4 && d + 4 * VALUES_ACC <= width; d += 4 * VALUES_ACC)                              \
-            WIDE_VALUES(4, VALUES_ACC / 4, row, bytes, fetch)                                                  \
-        for (; d + 16 <= width; d += 16)                                                                       \
-            switch (n) {                                                                                       \
-            case 1: VALUES(1, row) break;                                                                      \
-            case 2: VALUES(2, row) break;                                                                      \
-            case 3: VALUES(3, row) break;                                                                      \
-            default: VALUES(4, row) break;                                                                     \
-            }                                                                                                  \
-    }
-
-VALUES_FORMAT(sums_f32, row_f32, 64, true)
-VALUES_FORMAT(sums_f16, row_f16, 32, true)
-VALUES_FORMAT(sums_q8_0, row_q8_0, 17, true)
-VALUES_FORMAT(sums_wide, row_f32, 64, false)
-
-/* The same for the values of head_dim after the last whole 16, of one query. */
-static void values_tail(const float *s, const uint8_t *const *rows, const struct kern_query *q, const struct running *run,
-                        const struct kern_kv *kv)
-{
-    for (int d = kv->head_dim / 16 * 16; d < kv->head_dim && run->lo < run->hi; d++) {
-        float o = 0;
-        for (int j = run->lo; j < run->hi; j++)
-            o = __builtin_fmaf(s[j], kv_value(kv, rows[j], d), o);
-        q->out[d] = run->any ? __builtin_fmaf(q->out[d], run->a, o * run->b) : o;
-    }
-}
+#include "backend/cpu/kern_attn_values_tmpl.h"
 
 /* ---- the formats of pages ---- */
 /* n values of a stored row from d on as f32, n a multiple of 16. */

@@ -1,6 +1,7 @@
 /* Attention, part of kern_tmpl.h: the same primitives, the same rule.
  * Each chunk is looked up, and widened, once for all queries of a call; the
- * loops over positions are in kern_attn_tiles_tmpl.h.
+ * loops over positions are in kern_attn_tiles_tmpl.h; few queries read all heads
+ * of a chunk together (kern_attn_heads_tmpl.h).
  *
  * Positions are taken in chunks of 64 at absolute positions 0, 64, 128, ...,
  * whatever the pages and the window; positions a query does not see are
@@ -23,19 +24,18 @@ struct kv_chunk {
     const uint8_t *const *next_k, *const *next_v; /* rows to be fetched meanwhile, where they are not NULL; NULL = none */
 };
 
-/* Rows of positions lo <= j < hi of the chunk at `start` of a kv head. */
-static void find_rows(const uint8_t **k, const uint8_t **v, int lo, int hi, const struct kern_kv *kv, int kv_head, int32_t start)
+/* Rows in a pool of positions lo <= j < hi of the chunk at `start` of a kv head. */
+static void find_rows(const uint8_t **rows, const uint8_t *pool, int lo, int hi, const struct kern_kv *kv, int kv_head,
+                      int32_t start)
 {
     int32_t page = (start + lo) / kv->page_size, at = (start + lo) % kv->page_size;
 
     for (int j = lo; j < hi; page++, at = 0) {
         size_t row = ((size_t)kv->pages[page] * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->page_size;
-        const uint8_t *k_at = kv->k + (row + (size_t)at) * kv->row_size, *v_at = kv->v + (row + (size_t)at) * kv->row_size;
+        const uint8_t *from = pool + (row + (size_t)at) * kv->row_size;
         int end = hi - j < kv->page_size - at ? hi : j + kv->page_size - at;
-        for (; j < end; j++, k_at += kv->row_size, v_at += kv->row_size) {
-            k[j] = k_at;
-            v[j] = v_at;
-        }
+        for (; j < end; j++, from += kv->row_size)
+            rows[j] = from;
     }
 }
 
@@ -96,7 +96,7 @@ static void join(struct running *r, float m, float l)
 /* What the queries of a tile see together; empty: lo >= hi. */
 static struct kv_part seen(const struct running *run, int n, const uint8_t *const *rows, const uint8_t *const *next)
 {
-    struct kv_part p = { .rows = rows, .lo = KERN_CHUNK, .hi = 0, .next = next };
+    struct kv_part p = { .rows = rows, .lo = KERN_CHUNK, .next = next };
 
     for (int t = 0; t < n; t++) {
         if (run[t].lo == run[t].hi)
@@ -131,7 +131,7 @@ static void attend_tile(const struct kern_query *q, int n, const struct kern_kv 
     weigh(s, n, kv, run);
     kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])s, &v, q, n, run, 0, full, kv->row_size);
     for (int t = 0; t < n; t++)
-        values_tail(s[t], c->v, &q[t], &run[t], kv);
+        values_tail(s[t], &v, &q[t], &run[t], kv);
 }
 
 /* Scores of positions j .. j + KERN_KEYS of a chunk for all queries. */
@@ -144,8 +144,10 @@ static void many_scores(float (*s)[KERN_CHUNK], int j, const struct kern_query *
             memset(to, 0, (size_t)kv->head_dim * sizeof *to);
             continue;
         }
-        fetch_row(c->next_k, j + i, kv->row_size);
-        fetch_row(c->next_v, j + i, kv->row_size);
+        if (c->next_k != NULL && c->next_k[j + i] != NULL) {
+            fetch_row(c->next_k[j + i], kv->row_size);
+            fetch_row(c->next_v[j + i], kv->row_size);
+        }
         kv_formats[kv->dtype].widen(to, c->k[j + i], 0, kv->head_dim);
     }
     for (int t = 0; t < n; t += KERN_TILE) {
@@ -189,16 +191,16 @@ static void attend_many(const struct kern_query *q, int n, const struct kern_kv 
         many_values((const float(*)[KERN_CHUNK])scratch->scores, d, q, n, kv, run, c, scratch->values);
 }
 
-/* Rows of the chunk at `start` of a kv head that positions first .. last have; the others are NULL. */
-static void find_next(const uint8_t *next[2][KERN_CHUNK], const struct kern_kv *kv, int kv_head, int32_t start, int32_t first,
-                      int32_t last)
+/* Rows in a pool of the chunk at `start` of a kv head that positions first .. last have; the others are NULL. */
+static void find_seen(const uint8_t *rows[KERN_CHUNK], const uint8_t *pool, const struct kern_kv *kv, int kv_head, int32_t start,
+                      int32_t first, int32_t last)
 {
     int lo = first > start ? first - start : 0, hi = last - start < KERN_CHUNK ? last - start + 1 : KERN_CHUNK;
 
     for (int j = 0; j < KERN_CHUNK; j++)
         if (j < lo || j >= hi)
-            next[0][j] = next[1][j] = NULL;
-    find_rows(next[0], next[1], lo, hi, kv, kv_head, start);
+            rows[j] = NULL;
+    find_rows(rows, pool, lo, hi, kv, kv_head, start);
 }
 
 /* The chunk at `start` for all queries; the next one to be asked for is that at next_start, of next_head, if some query
@@ -221,9 +223,11 @@ static void attend_chunk(const struct kern_query *q, int n, const struct kern_kv
     c.lo = all.lo;
     c.hi = all.hi;
     c.next_k = c.next_v = NULL;
-    find_rows(c.k, c.v, c.lo, c.hi, kv, kv->kv_head, start);
+    find_rows(c.k, kv->k, c.lo, c.hi, kv, kv->kv_head, start);
+    find_rows(c.v, kv->v, c.lo, c.hi, kv, kv->kv_head, start);
     if (next_start <= last && next_start + KERN_CHUNK > first) {
-        find_next(next, kv, next_head, next_start, first, last);
+        find_seen(next[0], kv->k, kv, next_head, next_start, first, last);
+        find_seen(next[1], kv->v, kv, next_head, next_start, first, last);
         c.next_k = next[0];
         c.next_v = next[1];
     }
@@ -261,15 +265,29 @@ static void attention(const struct kern_query *q, int n, const struct kern_kv *k
 }
 
 /* ---- the chunks of a query apart, then joined: the same formula in the same order ---- */
-static void attention_chunk(const struct kern_query *q, int n, const struct kern_kv *kv, int32_t start,
+#include "backend/cpu/kern_attn_heads_tmpl.h"
+
+static void attention_chunk(const struct kern_query *q, int n, int heads, const struct kern_kv *kv, int32_t start,
                             struct kern_sum *const *sums, struct kern_scratch *scratch)
 {
     struct running run[KERN_QUERIES] = { { 0 } };
-    bool last_head = kv->kv_head + 1 == kv->n_kv_heads; /* then come the next chunk's */
+    struct heads_chunk c; /* not cleared: that would take as long as a query */
+    int32_t first = q[0].first, last = q[0].last;
 
-    attend_chunk(q, n, kv, run, start, last_head ? 0 : kv->kv_head + 1, last_head ? start + KERN_CHUNK : start, scratch);
-    for (int t = 0; t < n; t++)
-        if (run[t].any)
+    for (int t = 0; t < n * heads; t++) {
+        see(&run[t], &q[t], start);
+        first = q[t].first < first ? q[t].first : first;
+        last = q[t].last > last ? q[t].last : last;
+    }
+    if (n <= KERN_TILE) {
+        find_heads(&c, heads, kv, start, first, last);
+        attend_heads(q, n, kv, run, &c, scratch->scores);
+    } else {
+        bool last_head = kv->kv_head + 1 == kv->n_kv_heads;
+        attend_chunk(q, n, kv, run, start, last_head ? 0 : kv->kv_head + 1, last_head ? start + KERN_CHUNK : start, scratch);
+    }
+    for (int t = 0; t < n * heads; t++)
+        if (run[t].lo < run[t].hi)
             *sums[t] = (struct kern_sum){ run[t].m, run[t].l };
 }
 

@@ -272,6 +272,7 @@ V_INLINE void six_bits(int8_t q[128], const uint8_t *low, const uint8_t *high)
 #define WIDE_W 3
 #define WIDE_X 8
 #define SCORES_ROWS 4
+#define HOLD_QUERIES
 #define VALUES_ACC 16
 #define TILE_W 8
 #define TILE_X 3

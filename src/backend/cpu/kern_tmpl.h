@@ -7,6 +7,7 @@
  *     v_trees                      those of 16 vectors
  *     v_store_f16                  where there are instructions for it (then V_STORE_F16): rounded to even
  *     v_keep                       nothing; a register holds the value here, so that it is loaded once
+ *     HOLD_QUERIES                 where 16 registers are left for queries that meet rows of keys
  *     TILE_W, TILE_X               rows of w and of x (1 to 3) whose sums fit the registers
  *     VI and its functions         integers, for kern_fast_tmpl.h
  *     KERN_TABLE, KERN_ISA         the table's symbol and name
