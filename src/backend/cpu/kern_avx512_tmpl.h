@@ -228,6 +228,26 @@ V_INLINE __m512 v_at4(__m512 s, __m512 m, __m512i q)
     return _mm512_permutexvar_ps(q, values16(s, m, 0));
 }
 
+/* The halves at the start of 16 blocks of `size` bytes: as many at once as lie within two registers. */
+#define V_HALVES
+V_INLINE __m512 v_halves(const uint8_t *p, size_t size)
+{
+    int step = (int)size / 2, each = 63 / step + 1, end = 16 * step;
+    __m256i h = _mm256_setzero_si256();
+
+    _Pragma("GCC unroll 4") for (int first = 0; first < 16; first += each)
+    {
+        int from = first * step + 64 < end ? first * step : end - 64;
+        __mmask32 k = (__mmask32)(((1u << each) - 1) << first & 0xffff);
+        uint16_t at[32];
+        _Pragma("GCC unroll 32") for (int l = 0; l < 32; l++) at[l] = (uint16_t)(k >> l & 1 ? l * step - from : 0);
+        __m512i low = _mm512_loadu_si512(p + 2 * from), high = _mm512_loadu_si512(p + 2 * from + 64);
+        __m512i some = _mm512_maskz_permutex2var_epi16(k, low, _mm512_loadu_si512(at), high);
+        h = _mm256_or_si256(h, _mm512_castsi512_si256(some));
+    }
+    return _mm512_cvtph_ps(h);
+}
+
 V_INLINE __m512 v_at5(__m512 s, __m512 m, __m512i q, uint32_t bits)
 {
     __m512 low = _mm512_permutexvar_ps(q, values16(s, m, 0));

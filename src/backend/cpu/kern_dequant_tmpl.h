@@ -28,6 +28,10 @@ INLINE void halves_at(float d[16], const uint8_t *p, size_t size, int64_t n)
     uint16_t h[16] = { 0 };
 
     if (n == 16) {
+#ifdef V_HALVES
+        v_store(d, v_halves(p, size));
+        return;
+#endif
         _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) memcpy(&h[i], p + (size_t)i * size, sizeof h[i]);
         v_store(d, v_load_f16(h));
         return;
