@@ -54,7 +54,7 @@ for cpu in max cortex-a53; do
     printf '#!/bin/sh\nexec %s "%s/forge" "$@"\n' "$qemu" "$PWD" >forge-qemu
     chmod +x forge-qemu
     echo "== $cpu: $(./forge-qemu --version -v | grep '^cpu:')"
-    make -s check-TESTS TESTS="$programs" LOG_COMPILER="$qemu" CK_TIMEOUT_MULTIPLIER=20 || status=1
+    make -s check-TESTS TESTS="$programs" check_PROGRAMS="$programs" LOG_COMPILER="$qemu" CK_TIMEOUT_MULTIPLIER=20 || status=1
     # shellcheck disable=SC2086
     sh "$src/tests/summary.sh" $programs || status=1
     FORGE=$PWD/forge-qemu sh "$src/tests/cli/run.sh" "$src/tests/cli/generate.test" "$src/tests/cli/golden.test" \

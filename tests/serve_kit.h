@@ -263,12 +263,4 @@ static inline void open_stream(struct child *c, struct http_conn *conn, const ch
                   "%s", err.msg);
 }
 
-#ifndef HAVE_MICROHTTPD
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-#endif
-
 #endif

@@ -3,8 +3,6 @@
  * leave or are slow, overload, many at once, the end.
  *
  * Where forge has no server (libmicrohttpd), one case is skipped and that is all. */
-#include "config.h"
-
 #include "base/map.h"
 #include "base/thread.h"
 #include "tests/serve_kit.h"
@@ -711,7 +709,6 @@ int main(void)
 {
     Suite *s = suite_create("serve");
     TCase *one = tcase_create("one server"), *own = tcase_create("servers of their own");
-#ifdef HAVE_MICROHTTPD
     tcase_add_unchecked_fixture(one, start_server, stop_server);
     tcase_add_loop_test(one, every_route, 0, sizeof routes / sizeof *routes);
     tcase_add_test(one, page_and_metrics);
@@ -736,9 +733,6 @@ int main(void)
     tcase_add_test(own, drains);
     tcase_add_test(own, second_signal);
     tcase_add_loop_test(own, log_lines, 0, 2);
-#else
-    tcase_add_test(own, no_server);
-#endif
     suite_add_tcase(s, one);
     suite_add_tcase(s, own);
     return test_main(s);

@@ -4,26 +4,6 @@
  *
  * The client here asks for no memory while that is so; libmicrohttpd's own is not
  * refused.  Nothing of Check is called then, either. */
-#include "config.h"
-
-#ifndef HAVE_MICROHTTPD
-#include "tests/test.h"
-
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("serve_alloc");
-    TCase *tc = tcase_create("none");
-    tcase_add_test(tc, no_server);
-    suite_add_tcase(s, tc);
-    return test_main(s);
-}
-#else
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -224,4 +204,3 @@ int main(void)
     suite_add_tcase(s, tc);
     return test_main(s);
 }
-#endif

@@ -2,8 +2,6 @@
  * bounds of bodies and of their fields, slow senders, pages of other sites, numbers.
  *
  * Where forge has no server (libmicrohttpd), one case is skipped and that is all. */
-#include "config.h"
-
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -276,7 +274,6 @@ int main(void)
 {
     Suite *s = suite_create("serve_bounds");
     TCase *one = tcase_create("one server"), *own = tcase_create("servers of their own");
-#ifdef HAVE_MICROHTTPD
     tcase_add_unchecked_fixture(one, start_server, stop_server);
     tcase_add_test(one, bounded);
     tcase_add_test(one, text_offsets);
@@ -285,9 +282,6 @@ int main(void)
     tcase_add_test(own, numbers_as_they_are);
     tcase_add_test(own, pages_that_may);
     tcase_add_test(own, interrupted_bench);
-#else
-    tcase_add_test(own, no_server);
-#endif
     suite_add_tcase(s, one);
     suite_add_tcase(s, own);
     return test_main(s);

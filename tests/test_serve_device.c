@@ -4,8 +4,6 @@
  * device does.
  *
  * Skipped where there is no OpenCL, no server, or the layer does not build. */
-#include "config.h"
-
 #include "tests/serve_kit.h"
 
 #define BODY(stream) \
@@ -153,11 +151,7 @@ int main(void)
 {
     Suite *s = suite_create("serve_device");
     TCase *tc = tcase_create("a device that fails");
-#ifdef HAVE_MICROHTTPD
     tcase_add_test(tc, a_device_that_fails);
-#else
-    tcase_add_test(tc, no_server);
-#endif
     suite_add_tcase(s, tc);
     return test_main(s);
 }

@@ -4,26 +4,6 @@
  * that fails; the end while somebody waits.
  *
  * Made to be run under the thread sanitizer, too. */
-#include "config.h"
-
-#ifndef HAVE_MICROHTTPD
-#include "tests/test.h"
-
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("serve_inside");
-    TCase *tc = tcase_create("none");
-    tcase_add_test(tc, no_server);
-    suite_add_tcase(s, tc);
-    return test_main(s);
-}
-#else
 #include <sys/socket.h>
 
 #include "base/thread.h"
@@ -631,4 +611,3 @@ int main(void)
     suite_add_tcase(s, tc);
     return test_main(s);
 }
-#endif

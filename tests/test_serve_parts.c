@@ -1,26 +1,6 @@
 /* Parts of the server without a connection: bodies, fields, keys, the words of
  * errors, and one line of the log.
  * Knows nothing of libmicrohttpd. */
-#include "config.h"
-
-#ifndef HAVE_MICROHTTPD
-#include "tests/test.h"
-
-START_TEST(no_server)
-{
-    test_skip("built without libmicrohttpd");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("serve_parts");
-    TCase *tc = tcase_create("none");
-    tcase_add_test(tc, no_server);
-    suite_add_tcase(s, tc);
-    return test_main(s);
-}
-#else
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,4 +246,3 @@ int main(void)
     suite_add_tcase(s, tc);
     return test_main(s);
 }
-#endif
