@@ -1,15 +1,15 @@
 /* The product of `fast` of one row of x on AVX-512 with VNNI, part of
  * kern_avx512_tmpl.h.  Weights are read row by row in the order they are stored
- * in, four rows side by side, and asked for a page ahead; 64 values of a row and
- * of x give 16 sums of four, which are added until a vector holds four rows'
+ * in, four rows side by side, and asked for a little ahead; 64 values of a row
+ * and of x give 16 sums of four, which are added until a vector holds four rows'
  * sums of 16 values.  Of 16 rows these become the block sums of
- * kern_fast_tmpl.h and take its steps: the same integers, hence the same bits as
- * through its panels.  Knows nothing of threads. */
+ * kern_fast_tmpl.h and take its steps while the next 16 are read, so that memory
+ * never waits: the same integers, hence the same bits as through its panels.
+ * Knows nothing of threads. */
 
 enum {
-    ROWS_MOST = 32768, /* values of a row, at most */
-    ROWS_PANELS = 2,   /* that are joined side by side */
-    ROWS_AHEAD = 12288  /* bytes */
+    ROWS_MOST = 16384, /* values of a row, at most */
+    ROWS_AHEAD = 4096  /* bytes, behind the four rows that are read */
 };
 
 /* What 16 rows leave when they were read.  A unit: two blocks of 32 values, or one of 256. */
@@ -19,7 +19,7 @@ struct rows_sums {
     uint16_t *d;        /* Q6_K: those of each unit that stand apart */
 };
 _Static_assert(ROWS_MOST <= sizeof(((struct kern_scratch *)0)->w), "x in its scratch");
-_Static_assert(ROWS_MOST * 6 <= sizeof(((struct kern_scratch *)0)->acc), "sums in their scratch");
+_Static_assert(2 * ROWS_MOST * 6 <= sizeof(((struct kern_scratch *)0)->acc), "sums in their scratch");
 
 /* ---- 64 stored values, unsigned and in rising order, of part i of the unit at p ---- */
 V_INLINE __m512i rows_two(const uint8_t *a, const uint8_t *b)
@@ -261,60 +261,69 @@ INLINE uintptr_t rows_ask(uintptr_t at, size_t bytes)
     return at + bytes;
 }
 
-/* Rows 4 i .. 4 i + 4, at p.  Three quarters of as much are asked for, from `ahead` on; returns where that ended. */
-INLINE uintptr_t rows_read(struct rows_sums s, int i, const uint8_t *p, size_t stride, const int8_t *x, int64_t n_units,
-                           uintptr_t ahead, const struct rows_format *f)
+INLINE V16 rows_step(V16 acc, VI sum, V16 s, V16 m, float d, float dsum)
+{
+    return v_fma(m, v_splat(dsum), v_fma(vi_f32(sum), v_mul(s, v_splat(d)), acc));
+}
+
+/* acc and what unit u of 16 rows adds */
+INLINE V16 rows_join(V16 acc, const struct rows_sums *s, const struct kern_xblock *xq, int64_t u, const struct rows_format *f)
+{
+    struct fast_block b[8];
+
+    f->factors(b, s, u);
+    UNROLL for (int part = 0; part < f->parts; part++)
+    {
+        __m512i low[2], high[2];
+        rows_halves(low, high, s->part[u * f->parts + part]);
+        UNROLL for (int e = 0; e < 2; e++)
+        {
+            const struct kern_xblock *x = xq + 2 * (u * f->parts + part) + e;
+            const struct fast_block *w = &b[2 * part + e];
+            VI first = f->halves ? low[e] : vi_add(low[e], high[e]);
+            acc = rows_step(acc, first, v_load(w->s[0]), v_load(w->m[0]), x->d[0], x->sum[0]);
+            if (f->halves)
+                acc = rows_step(acc, high[e], v_load(w->s[1]), v_load(w->m[1]), x->d[1], x->sum[1]);
+        }
+    }
+    return acc;
+}
+
+/* 16 rows that were read before and are joined while others are. */
+struct rows_left {
+    const struct rows_sums *s; /* NULL = none */
+    int64_t joined;            /* units */
+    V16 acc;
+};
+
+/* Rows 4 i .. 4 i + 4, at p.  As much is asked for from `ahead` on, and of what is left one unit joined for four read. */
+INLINE void rows_read(struct rows_sums s, int i, const uint8_t *p, size_t stride, const int8_t *x, int64_t n_units, uintptr_t ahead,
+                      struct rows_left *left, const struct kern_xblock *xq, const struct rows_format *f)
 {
     __m512i *to = &s.part[0][i];
 
     for (int64_t u = 0; u < n_units; u++, p += f->size) {
         UNROLL for (int j = 0; j < 4; j++) f->keep(&s, u, 4 * i + j, p + (size_t)j * stride, f->size);
-        ahead = rows_ask(ahead, 3 * f->size);
+        ahead = rows_ask(ahead, 4 * f->size);
         UNROLL for (int part = 0; part < f->parts; part++, x += 64, to += 4)
         {
             __m512i v[4], xs = _mm512_loadu_si512(x);
             UNROLL for (int j = 0; j < 4; j++) v[j] = vi_dot(vi_splat(0), f->values(p + (size_t)j * stride, part), xs);
             *to = f->quad(v);
         }
-    }
-    return ahead;
-}
-
-INLINE V16 rows_step(V16 acc, VI sum, V16 s, V16 m, float d, float dsum)
-{
-    return v_fma(m, v_splat(dsum), v_fma(vi_f32(sum), v_mul(s, v_splat(d)), acc));
-}
-
-/* Of n panels at once, since each step waits for the one before it.  The last quarter is asked for meanwhile. */
-INLINE void rows_join(float *out, const struct rows_sums *s, int n, const struct kern_xblock *xq, int64_t n_units, uintptr_t ahead,
-                      const struct rows_format *f)
-{
-    V16 acc[ROWS_PANELS];
-
-    UNROLL for (int i = 0; i < n; i++) acc[i] = v_zero();
-    for (int64_t u = 0; u < n_units; u++) {
-        struct fast_block b[ROWS_PANELS][8];
-        ahead = rows_ask(ahead, 4 * (size_t)n * f->size);
-        UNROLL for (int i = 0; i < n; i++) f->factors(b[i], &s[i], u);
-        UNROLL for (int part = 0; part < f->parts; part++)
-        {
-            __m512i low[ROWS_PANELS][2], high[ROWS_PANELS][2];
-            UNROLL for (int i = 0; i < n; i++) rows_halves(low[i], high[i], s[i].part[u * f->parts + part]);
-            UNROLL for (int e = 0; e < 2; e++)
-            {
-                const struct kern_xblock *x = xq + 2 * (u * f->parts + part) + e;
-                UNROLL for (int i = 0; i < n; i++)
-                {
-                    const struct fast_block *w = &b[i][2 * part + e];
-                    VI first = f->halves ? low[i][e] : vi_add(low[i][e], high[i][e]);
-                    acc[i] = rows_step(acc[i], first, v_load(w->s[0]), v_load(w->m[0]), x->d[0], x->sum[0]);
-                    if (f->halves)
-                        acc[i] = rows_step(acc[i], high[i][e], v_load(w->s[1]), v_load(w->m[1]), x->d[1], x->sum[1]);
-                }
-            }
+        if (left->s != NULL && (i * n_units + u) % 4 == 3) {
+            left->acc = rows_join(left->acc, left->s, xq, left->joined, f);
+            left->joined++;
         }
     }
-    UNROLL for (int i = 0; i < n; i++) v_store(out + i * KERN_LANES, acc[i]);
+}
+
+INLINE void rows_put(const struct kern_linear *a, int64_t o, V16 acc)
+{
+    float sums[KERN_LANES];
+
+    v_store(sums, acc);
+    put_fast(a, o, KERN_PANEL, 0, sums);
 }
 
 /* Whole panels of o0 .. o1; returns where they end. */
@@ -323,30 +332,32 @@ INLINE int64_t rows_range(const struct kern_linear *a, int64_t o0, int64_t o1, s
     const struct kern_xblock *xq = a->xq + row_index(a->x_rows, 0) * (a->k / 32);
     int8_t *x = (void *)scratch->w;
     size_t stride = a->row_size;
-    int64_t n_units = a->k / 64 / f.parts, most = (int64_t)sizeof scratch->acc / (6 * a->k);
-    struct rows_sums s[ROWS_PANELS];
-    float sums[ROWS_PANELS * KERN_LANES];
+    int64_t n_units = a->k / 64 / f.parts;
+    struct rows_left left = {.s = NULL};
+    struct rows_sums s[2];
+    int turn = 0;
 
-    most = most < ROWS_PANELS ? 1 : ROWS_PANELS;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < 2; i++) {
         uint8_t *at = (uint8_t *)scratch->acc + (size_t)i * 6 * (size_t)a->k;
         s[i] = (struct rows_sums){.part = (void *)at, .factors = at + 4 * a->k, .d = (void *)(at + 5 * a->k)};
     }
     for (int64_t b = 0; b < a->k / 32; b++)
         memcpy(x + 32 * b, xq[b].q, 32);
-    while (o0 + KERN_PANEL <= o1) {
-        int n = o1 - o0 >= KERN_PANEL * ROWS_PANELS && most > 1 ? ROWS_PANELS : 1;
+    for (; o0 + KERN_PANEL <= o1; o0 += KERN_PANEL, turn = 1 - turn) {
         const uint8_t *w = a->w + (size_t)o0 * stride;
-        uintptr_t ahead = (uintptr_t)w + ROWS_AHEAD + KERN_PANEL / 4 * (size_t)n * stride; /* a quarter of these rows more, for the end */
-        for (int i = 0; i < n; i++)
-            for (int q = 0; q < 4; q++)
-                ahead = rows_read(s[i], q, w + (size_t)(KERN_PANEL * i + 4 * q) * stride, stride, x, n_units, ahead, &f);
-        if (n == ROWS_PANELS)
-            rows_join(sums, s, ROWS_PANELS, xq, n_units, ahead, &f);
-        else
-            rows_join(sums, s, 1, xq, n_units, ahead, &f);
-        for (int i = 0; i < n; i++, o0 += KERN_PANEL)
-            put_fast(a, o0, KERN_PANEL, 0, sums + i * KERN_LANES);
+        left.acc = v_zero();
+        left.joined = 0;
+        for (int q = 0; q < 4; q++, w += 4 * stride)
+            rows_read(s[turn], q, w, stride, x, n_units, (uintptr_t)w + 4 * stride + ROWS_AHEAD, &left, xq, &f);
+        if (left.s != NULL)
+            rows_put(a, o0 - KERN_PANEL, left.acc);
+        left.s = &s[turn];
+    }
+    if (left.s != NULL) {
+        left.acc = v_zero();
+        for (int64_t u = 0; u < n_units; u++)
+            left.acc = rows_join(left.acc, left.s, xq, u, &f);
+        rows_put(a, o0 - KERN_PANEL, left.acc);
     }
     return o0;
 }
