@@ -41,44 +41,49 @@ static void find_heads(struct heads_chunk *c, int heads, const struct kern_kv *k
         memset(c->rows + 2 * KERN_CHUNK, 0, KERN_CHUNK * sizeof *c->rows);
 }
 
-/* Turn i of keys (rows from 0 on) or of values (from KERN_CHUNK on). */
-static struct kv_part turn(const struct heads_chunk *c, int rows, int i)
-{
-    int from = i / c->heads * c->run, next = (i + c->ahead) / c->heads * c->run;
-    struct kv_part p = { .rows = c->rows + rows, .at = (size_t)(i % c->heads) * c->stride, .more = true };
+enum { TURNS = KERN_QUERIES * KERN_CHUNK / 16 };
 
-    p.lo = from > c->lo ? from : c->lo;
-    p.hi = from + c->run < c->hi ? from + c->run : c->hi;
-    if (rows + next + c->run <= 3 * KERN_CHUNK) {
-        p.next = p.rows + (next - from);
-        p.next_at = (size_t)((i + c->ahead) % c->heads) * c->stride;
-    }
-    return p;
+/* The turns of keys (rows from 0 on) or of values (from KERN_CHUNK on), n queries a head; gives their number. */
+static int make_turns(struct kv_part parts[TURNS], const struct heads_chunk *c, int rows, int n)
+{
+    int turns = 0, next_from = c->ahead / c->heads * c->run, next_head = c->ahead % c->heads;
+
+    for (int from = 0; from < c->hi; from += c->run)
+        for (int head = 0; head < c->heads; head++) {
+            struct kv_part p = {
+                .query = head * n, .rows = c->rows + rows, .at = (size_t)head * c->stride, .more = true
+            };
+            p.lo = from > c->lo ? from : c->lo;
+            p.hi = from + c->run < c->hi ? from + c->run : c->hi;
+            if (rows + next_from + c->run <= 3 * KERN_CHUNK) {
+                p.next = p.rows + (next_from - from);
+                p.next_at = (size_t)next_head * c->stride;
+            }
+            if (++next_head == c->heads) {
+                next_head = 0;
+                next_from += c->run;
+            }
+            parts[turns] = p;
+            turns += p.lo < p.hi ? 1 : 0;
+        }
+    return turns;
 }
 
-/* Few queries of each of some heads. */
-static void attend_heads(const struct kern_query *q, int n, const struct kern_kv *kv, struct running *run,
-                         const struct heads_chunk *c, float (*s)[KERN_CHUNK])
+/* n queries of each of some heads, few. */
+static void attend_heads(const struct kern_query *q, int n, const struct kern_kv *kv, const struct running *run,
+                         const struct heads_chunk *c, struct kern_sum *const *sums, float (*s)[KERN_CHUNK])
 {
-    int full = kv->head_dim / 16 * 16, turns = KERN_CHUNK / c->run * c->heads;
+    struct kv_part parts[TURNS], v = { .rows = c->rows + KERN_CHUNK };
+    int full = kv->head_dim / 16 * 16;
 
-    for (int i = 0; i < turns; i++) {
-        struct kv_part k = turn(c, 0, i);
-        int t = i % c->heads * n;
-        if (k.lo < k.hi)
-            kv_formats[kv->dtype].scores(s + t, &k, q + t, n, kv);
-    }
-    weigh(s, n * c->heads, kv, run);
-    for (int t = 0; t < n * c->heads; t++)
-        memset(q[t].out, 0, (size_t)kv->head_dim * sizeof *q[t].out);
-    for (int i = 0; i < turns; i++) {
-        struct kv_part v = turn(c, KERN_CHUNK, i);
-        int t = i % c->heads * n;
-        if (v.lo < v.hi)
-            kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])(s + t), &v, q + t, n, run + t, 0, full, kv->row_size);
-    }
+    kv_formats[kv->dtype].scores(s, parts, make_turns(parts, c, 0, n), q, n, kv);
     for (int t = 0; t < n * c->heads; t++) {
-        struct kv_part v = { .rows = c->rows + KERN_CHUNK, .at = (size_t)(t / n) * c->stride };
+        chunk_softmax(s[t], run[t].lo, run[t].hi, kv->softcap, &sums[t]->m, &sums[t]->l);
+        memset(q[t].out, 0, (size_t)full * sizeof *q[t].out);
+    }
+    kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])s, parts, make_turns(parts, c, KERN_CHUNK, n), q, n, run, 0, full);
+    for (int t = 0; t < n * c->heads; t++) {
+        v.at = (size_t)(t / n) * c->stride;
         values_tail(s[t], &v, &q[t], &run[t], kv);
     }
 }

@@ -40,6 +40,7 @@ struct running {
 
 /* Rows of keys or of values of a chunk's positions lo .. hi. */
 struct kv_part {
+    int query; /* the first of the queries that meet it */
     const uint8_t *const *rows; /* [KERN_CHUNK], each `at` bytes before the row meant */
     size_t at;
     int lo, hi;
@@ -53,16 +54,24 @@ INLINE const uint8_t *part_row(const struct kv_part *p, int j)
     return p->rows[j] + p->at;
 }
 
-INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
+/* The row to be asked for while row j is read: itself where there is none, which costs nothing. */
+INLINE const uint8_t *part_next(const struct kv_part *p, int j)
 {
-    if (p->next != NULL && p->next[j] != NULL)
-        fetch_row(p->next[j] + p->next_at, row_size);
+    return p->next != NULL && p->next[j] != NULL ? p->next[j] + p->next_at : part_row(p, j);
+}
+
+/* Asks for the lines of some bytes, few enough to be written out: for the first level alone, since they are read once, and
+ * at once, which is faster than in between what is computed. */
+INLINE void fetch_lines(const uint8_t *from, size_t bytes)
+{
+    UNROLL for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 0);
 }
 
 /* ---- scores of few queries ---- */
 /* N times 16 products of the row at k with each x, from value `step` * 16 on. */
 #define ROW_STEPS(N, NX, row, bytes)                                                                           \
     {                                                                                                          \
+        fetch_lines(next, (N) * (bytes));                                                                      \
         UNROLL for (int u = 0; u < (N); u++)                                                                   \
         {                                                                                                      \
             V16 k16 = row(k, 16 * u);                                                                          \
@@ -70,6 +79,7 @@ INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_fma(k16, v_load(x[t] + 16 * (step + u)), sum[t]); \
         }                                                                                                      \
         k += (N) * (bytes);                                                                                    \
+        next += (N) * (bytes);                                                                                 \
     }
 
 /* Of NW positions from j for NX queries, NW * NX <= 16.  One row after the other, as they lie in memory. */
@@ -81,11 +91,10 @@ INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
         UNROLL for (int t = 0; t < (NX); t++) x[t] = q[t].q;                                                 \
         UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                     \
         for (int i = 0; i < (NW); i++) {                                                                     \
-            const uint8_t *k = keep(part_row(p, j + i));                                                     \
+            const uint8_t *k = keep(part_row(p, j + i)), *next = keep(part_next(p, j + i));                  \
             V16 sum[NX];                                                                                     \
             int step = 0;                                                                                    \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                         \
-            part_fetch(p, j + i, kv->row_size);                                                              \
             for (; step + 8 <= full; step += 8)                                                              \
                 ROW_STEPS(8, NX, row, bytes)                                                                 \
             for (; step + 4 <= full; step += 4)                                                              \
@@ -127,10 +136,10 @@ INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
         }                                                                                                      \
         UNROLL for (int i = (NW) * (NX); i < 16; i++) all[i] = v_zero();                                       \
         for (int i = 0; i < (NW); i++) {                                                                       \
-            const uint8_t *k = keep(part_row(p, j + i));                                                       \
+            const uint8_t *k = keep(part_row(p, j + i)), *next = keep(part_next(p, j + i));                    \
             V16 sum[NX], k16;                                                                                  \
             UNROLL for (int t = 0; t < (NX); t++) sum[t] = v_zero();                                           \
-            part_fetch(p, j + i, (STEPS) * (bytes));                                                           \
+            fetch_lines(next, (STEPS) * (bytes));                                                              \
             UNROLL for (int u = 0; u < (STEPS); u++)                                                           \
             {                                                                                                  \
                 k16 = row(k, 16 * u);                                                                          \
@@ -161,8 +170,8 @@ INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
 #endif
 
 #define SCORES_FORMAT(name, row, bytes)                                                                  \
-    static void name(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
-                     const struct kern_kv *kv)                                                           \
+    INLINE void name##_part(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, \
+                            int n, const struct kern_kv *kv)                                             \
     {                                                                                                    \
         int full = kv->head_dim / 16, tail = kv->head_dim % 16, j = p->lo;                               \
         if (tail == 0) {                                                                                 \
@@ -183,6 +192,12 @@ INLINE void part_fetch(const struct kv_part *p, int j, size_t row_size)
             case 3: SCORES(1, 3, row, bytes) break;                                                      \
             default: SCORES(1, 4, row, bytes) break;                                                     \
             }                                                                                            \
+    }                                                                                                    \
+    static void name(float (*s)[KERN_CHUNK], const struct kv_part *parts, int n_parts,                   \
+                     const struct kern_query *q, int n, const struct kern_kv *kv)                        \
+    {                                                                                                    \
+        for (const struct kv_part *p = parts; p < parts + n_parts; p++)                                  \
+            name##_part(s + p->query, p, q + p->query, n, kv);                                           \
     }
 
 /* bytes: of 16 values; those of Q8_0 come by whole blocks of 32, so that a row's are multiples of 2 */
@@ -253,9 +268,11 @@ ROW_WIDENER(widen_f16, row_f16)
 ROW_WIDENER(widen_q8_0, row_q8_0)
 
 static const struct {
-    void (*scores)(float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, const struct kern_kv *kv);
-    void (*values)(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n,
-                   const struct running *run, int at, int width, size_t row_size);
+    /* of each part for its n queries */
+    void (*scores)(float (*s)[KERN_CHUNK], const struct kv_part *parts, int n_parts, const struct kern_query *q, int n,
+                   const struct kern_kv *kv);
+    void (*values)(const float (*s)[KERN_CHUNK], const struct kv_part *parts, int n_parts, const struct kern_query *q, int n,
+                   const struct running *run, int at, int width);
     void (*widen)(float *to, const uint8_t *from, int d, int n);
 } kv_formats[DTYPE_COUNT] = {
     [DTYPE_F32] = { scores_f32, sums_f32, widen_f32 },

@@ -127,9 +127,9 @@ static void attend_tile(const struct kern_query *q, int n, const struct kern_kv 
     struct kv_part k = seen(run, n, c->k, c->next_k), v = seen(run, n, c->v, c->next_v);
     int full = kv->head_dim / 16 * 16;
 
-    kv_formats[kv->dtype].scores(s, &k, q, n, kv);
+    kv_formats[kv->dtype].scores(s, &k, 1, q, n, kv);
     weigh(s, n, kv, run);
-    kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])s, &v, q, n, run, 0, full, kv->row_size);
+    kv_formats[kv->dtype].values((const float(*)[KERN_CHUNK])s, &v, 1, q, n, run, 0, full);
     for (int t = 0; t < n; t++)
         values_tail(s[t], &v, &q[t], &run[t], kv);
 }
@@ -176,7 +176,7 @@ static void many_values(const float (*s)[KERN_CHUNK], int d, const struct kern_q
     for (int t = 0; t < n; t += KERN_TILE) {
         int nt = n - t < KERN_TILE ? n - t : KERN_TILE;
         struct kv_part p = seen(run + t, nt, rows, NULL);
-        sums_wide(s + t, &p, q + t, nt, run + t, d, width, 0);
+        sums_wide(s + t, &p, 1, q + t, nt, run + t, d, width);
     }
 }
 
@@ -281,28 +281,49 @@ static void attention_chunk(const struct kern_query *q, int n, int heads, const 
     }
     if (n <= KERN_TILE) {
         find_heads(&c, heads, kv, start, first, last);
-        attend_heads(q, n, kv, run, &c, scratch->scores);
-    } else {
-        bool last_head = kv->kv_head + 1 == kv->n_kv_heads;
-        attend_chunk(q, n, kv, run, start, last_head ? 0 : kv->kv_head + 1, last_head ? start + KERN_CHUNK : start, scratch);
+        attend_heads(q, n, kv, run, &c, sums, scratch->scores);
+        return;
     }
-    for (int t = 0; t < n * heads; t++)
-        if (run[t].lo < run[t].hi)
-            *sums[t] = (struct kern_sum){ run[t].m, run[t].l };
+    bool last_head = kv->kv_head + 1 == kv->n_kv_heads;
+    attend_chunk(q, n, kv, run, start, last_head ? 0 : kv->kv_head + 1, last_head ? start + KERN_CHUNK : start, scratch);
+    for (int t = 0; t < n; t++)
+        *sums[t] = (struct kern_sum){ run[t].m, run[t].l };
+}
+
+/* Factors of the next n sums, `most` being the largest m of those before: 16 at a time, as join does one. */
+static void join_factors(float *a, float *b, const struct kern_sum *sums, int n, float *most)
+{
+    for (int i = 0; i < n; i++) {
+        float top = *most > sums[i].m ? *most : sums[i].m;
+        a[i] = *most - top;
+        b[i] = sums[i].m - top;
+        *most = top;
+    }
+    for (int i = 0; i < n; i++)
+        a[i] = canon_exp(a[i]);
+    for (int i = 0; i < n; i++)
+        b[i] = canon_exp(b[i]);
 }
 
 static void attention_join(float *out, const float *o, const struct kern_sum *sums, int n, int head_dim)
 {
-    struct running r = { .any = false };
+    float a[KERN_CHUNK], b[KERN_CHUNK], most = sums[0].m;
+    struct running r = { .any = true, .l = sums[0].l };
     int full = head_dim / 16 * 16;
 
-    for (int i = 0; i < n; i++, o += head_dim) {
-        join(&r, sums[i].m, sums[i].l);
+    memcpy(out, o, (size_t)head_dim * sizeof *out);
+    for (int i = 1; i < n; i++) {
+        int k = (i - 1) % KERN_CHUNK;
+        if (k == 0)
+            join_factors(a, b, sums + i, n - i < KERN_CHUNK ? n - i : KERN_CHUNK, &most);
+        r.a = a[k];
+        r.b = b[k];
+        r.l = __builtin_fmaf(r.l, r.a, sums[i].l * r.b);
+        o += head_dim;
         for (int d = 0; d < full; d += 16)
             put_sum(out + d, &r, v_load(o + d));
         for (int d = full; d < head_dim; d++)
-            out[d] = r.any ? __builtin_fmaf(out[d], r.a, o[d] * r.b) : o[d];
-        r.any = true;
+            out[d] = __builtin_fmaf(out[d], r.a, o[d] * r.b);
     }
     divide(out, r.l, head_dim);
 }

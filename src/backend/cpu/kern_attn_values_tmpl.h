@@ -48,8 +48,9 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
         const int rest = (ND) % 2 == 0 ? 0 : d % 32; /* blocks are of 32 */                               \
         for (int j = p->lo; j < all_hi; j++) {                                                            \
             const uint8_t *from = keep(part_row(p, j) + (size_t)(d / 32) * 2 * (bytes));                  \
-            if ((fetch) && d == 0)                                                                        \
-                part_fetch(p, j, row_size);                                                               \
+            const uint8_t *next = (fetch) ? keep(part_next(p, j) + (size_t)(d / 32) * 2 * (bytes)) : NULL; \
+            if (fetch)                                                                                    \
+                fetch_lines(next, (ND) * (bytes));                                                        \
             UNROLL for (int i = 0; i < (ND); i++)                                                         \
             {                                                                                             \
                 v = row(from, rest + 16 * i);                                                             \
@@ -72,8 +73,8 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
 
 /* `width` values of each row, for the values from `at` on. */
 #define VALUES_FORMAT(name, row, bytes, fetch)                                                                 \
-    static void name(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, int n, \
-                     const struct running *run, int at, int width, size_t row_size)                            \
+    INLINE void name##_part(const float (*s)[KERN_CHUNK], const struct kv_part *p, const struct kern_query *q, \
+                            int n, const struct running *run, int at, int width)                               \
     {                                                                                                          \
         int all_lo = p->lo, all_hi = p->hi;                                                                    \
         for (int t = 0; t < n; t++) {                                                                          \
@@ -101,6 +102,12 @@ INLINE void put_values(const struct kern_query *q, const struct running *run, in
             case 3: VALUES(3, row) break;                                                                      \
             default: VALUES(4, row) break;                                                                     \
             }                                                                                                  \
+    }                                                                                                          \
+    static void name(const float (*s)[KERN_CHUNK], const struct kv_part *parts, int n_parts,                   \
+                     const struct kern_query *q, int n, const struct running *run, int at, int width)          \
+    {                                                                                                          \
+        for (const struct kv_part *p = parts; p < parts + n_parts; p++)                                        \
+            name##_part(s + p->query, p, q + p->query, n, run + p->query, at, width);                          \
     }
 
 VALUES_FORMAT(sums_f32, row_f32, 64, true)
