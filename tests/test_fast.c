@@ -209,6 +209,34 @@ START_TEST(nan_travels)
 }
 END_TEST
 
+/* What is told of the next product changes nothing, true or not. */
+START_TEST(next_is_a_hint)
+{
+    enum { K = 256, O = 200 };
+    struct backend *be = open_math("cpu", NULL, 1 + _i / N_TYPES, MATH_FAST);
+    enum dtype dtype = types[_i % N_TYPES];
+    struct tensor w[3] = {random_weight(be, dtype, O, K), random_weight(be, dtype, 33, K), random_weight(be, dtype, 1, K)};
+    struct tensor x = op_cases_filled(be, 1, K, 1, 7), out = op_cases_filled(be, 1, O, 1, 9);
+    float want[O], got[O];
+
+    op_linear(be, &out, &x, &w[0], NULL);
+    ck_assert_int_eq(op_read(be, want, &out, NULL), 0);
+    for (int n = 1; n <= 3; n++)
+        for (int first = 0; first + n <= 3; first++) {
+            op_next(be, w + first, n);
+            op_scale(be, &out, 0);
+            op_linear(be, &out, &x, &w[0], NULL);
+            ck_assert_int_eq(op_read(be, got, &out, NULL), 0);
+            ck_assert_mem_eq(got, want, sizeof got);
+        }
+    for (int i = 0; i < 3; i++)
+        op_free(w[i].buf);
+    op_free(x.buf);
+    op_free(out.buf);
+    registry_close(be);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("fast");
@@ -220,6 +248,7 @@ int main(void)
     tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
     tcase_add_loop_test(t, bf16_rows_alone, 0, 5);
     tcase_add_loop_test(t, far_equals_line, 0, N_TYPES);
+    tcase_add_loop_test(t, next_is_a_hint, 0, 3 * N_TYPES);
     tcase_add_loop_test(t, nan_travels, 0, 2 * OP_N_ISAS);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -46,6 +46,43 @@ START_TEST(rounds)
 }
 END_TEST
 
+struct idle {
+    atomic_int calls, strangers;
+    int n_threads;
+};
+
+static bool pass_time(void *arg, int t)
+{
+    struct idle *i = arg;
+    atomic_fetch_add(&i->calls, 1);
+    if (t < 1 || t >= i->n_threads) /* only workers wait for a round */
+        atomic_fetch_add(&i->strangers, 1);
+    return atomic_load(&i->calls) % 2 == 0;
+}
+
+/* Rounds are the same with something to do between them; it is done where threads look before they sleep. */
+START_TEST(while_idle)
+{
+    struct pool *p;
+    struct err e;
+    struct round r = {.n_threads = sizes[_i]};
+    struct idle idle = {.n_threads = sizes[_i]};
+    int round = 0;
+    bool looks = sizes[_i] > 1 && sizes[_i] <= thread_count_default();
+    ck_assert_int_eq(pool_new(&p, sizes[_i], &e), 0);
+    pool_while_idle(p, pass_time, &idle);
+    while (round < 300 || (looks && atomic_load(&idle.calls) == 0)) {
+        pool_run(p, count_call, &r);
+        round++;
+        for (int t = 0; t < sizes[_i]; t++)
+            ck_assert_int_eq(r.calls[t], round);
+    }
+    ck_assert_int_eq(atomic_load(&idle.strangers), 0);
+    ck_assert(looks || atomic_load(&idle.calls) == 0);
+    pool_free(p);
+}
+END_TEST
+
 struct store {
     atomic_int left, taken, late;
     atomic_bool over;
@@ -182,6 +219,7 @@ int main(void)
     Suite *s = suite_create("thread");
     TCase *c = tcase_create("pool");
     tcase_add_loop_test(c, rounds, 0, COUNT(sizes));
+    tcase_add_loop_test(c, while_idle, 0, COUNT(sizes));
     tcase_add_loop_test(c, shares, 0, COUNT(sizes));
     tcase_add_loop_test(c, sizes_refused, 0, COUNT(bad_sizes));
     tcase_add_test(c, come_and_go);

@@ -75,6 +75,8 @@ struct backend_ops {
      * by the next sync or read; false: it does not. */
     bool (*timed)(struct backend *be, enum op_id op, uint64_t bytes, uint64_t flops);
 
+    /* Optional: op_next. */
+    void (*next)(struct backend *be, const struct tensor *w, int n);
     /* Optional: op_warm. */
     void (*warm)(struct backend *be, bool on);
     /* Optional, contracts in op.h: NULL = one way to multiply. */

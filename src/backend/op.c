@@ -140,6 +140,12 @@ static void leave(struct backend *be, enum op_id op, int64_t rows, uint64_t byte
     }
 }
 
+void op_next(struct backend *be, const struct tensor *w, int n)
+{
+    if (be->ops->next != NULL && be->latched.code == 0)
+        be->ops->next(be, w, n);
+}
+
 bool op_warm(struct backend *be, bool on)
 {
     if (be->ops->warm == NULL)

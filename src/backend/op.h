@@ -88,6 +88,10 @@ int op_export(struct backend *be, float *out, const struct tensor *w, struct err
 void op_begin(struct backend *be);
 int op_sync(struct backend *be, struct err *err) ATTR_WARN_UNUSED;
 
+/* The next product will be with these n matrices (of one op_linear, op_linear_qkv, op_gate_up, ...): a hint, which
+ * changes no result. */
+void op_next(struct backend *be, const struct tensor *w, int n);
+
 /* While on, operations make the device ready for launches of their shapes: kernels are compiled, scratch is taken,
  * and what is computed means nothing (pages and outputs may be written).  False: this backend has nothing to make
  * ready, and its operations would run. */

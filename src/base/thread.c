@@ -39,6 +39,8 @@ struct pool {
     pthread_cond_t start, done;
     atomic_uint round;       /* raised once per run, under lock */
     atomic_int n_busy;       /* workers that this round waits for */
+    pool_idle_fn *_Atomic idle; /* NULL = none */
+    void *idle_arg;          /* written before it */
     pool_fn *fn;             /* written before round is raised */
     void *arg;
     atomic_bool stop;        /* likewise */
@@ -60,13 +62,23 @@ static void relax(void)
 #endif
 }
 
-/* Looks for at most p->spin seconds, then sleeps until the wait is over. */
-static void await(struct pool *p, bool for_round, unsigned seen)
+/* Between two looks: a worker does a little of what it may do meanwhile. */
+static void pass_time(struct pool *p, const struct worker *w)
 {
+    pool_idle_fn *idle = w ? atomic_load_explicit(&p->idle, memory_order_acquire) : NULL;
+    if (!idle || !idle(p->idle_arg, w->index))
+        relax();
+}
+
+/* Looks for at most p->spin seconds, then sleeps until the wait is over: a worker for the next round, the caller (w is
+ * NULL) for the workers. */
+static void await(struct pool *p, const struct worker *w, unsigned seen)
+{
+    bool for_round = w != NULL;
     double end = p->spin > 0 ? clock_now() + p->spin : 0;
     while (p->spin > 0 && waiting(p, for_round, seen)) {
         for (int i = 0; i < 32 && waiting(p, for_round, seen); i++)
-            relax();
+            pass_time(p, w);
         if (clock_now() > end)
             break;
     }
@@ -90,7 +102,7 @@ static void *worker_main(void *arg)
     struct worker *w = arg;
     struct pool *p = w->pool;
     for (unsigned seen = 0;;) {
-        await(p, true, seen);
+        await(p, w, seen);
         seen = atomic_load_explicit(&p->round, memory_order_acquire);
         if (atomic_load_explicit(&p->stop, memory_order_relaxed))
             return NULL;
@@ -168,6 +180,7 @@ int pool_new(struct pool **out, int n_threads, struct err *err)
     p->spin = n_threads <= thread_count_default() ? SPIN_SECONDS : 0;
     atomic_init(&p->round, 0);
     atomic_init(&p->n_busy, 0);
+    atomic_init(&p->idle, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->start, NULL);
     pthread_cond_init(&p->done, NULL);
@@ -197,6 +210,12 @@ void pool_free(struct pool *p)
     free(p);
 }
 
+void pool_while_idle(struct pool *p, pool_idle_fn *fn, void *arg)
+{
+    p->idle_arg = arg;
+    atomic_store_explicit(&p->idle, fn, memory_order_release);
+}
+
 int pool_size(const struct pool *p)
 {
     return p->n_threads;
@@ -217,7 +236,7 @@ static void run(struct pool *p, pool_fn *fn, void *arg, bool all)
     for (int i = 0; !all && i < p->n_threads - 1; i++)
         if (take(&p->workers[i], round))
             atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_relaxed);
-    await(p, false, 0);
+    await(p, NULL, 0);
 }
 
 void pool_run(struct pool *p, pool_fn *fn, void *arg)

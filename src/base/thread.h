@@ -19,6 +19,10 @@ typedef void pool_fn(void *arg, int thread, int n_threads);
 int pool_new(struct pool **out, int n_threads, struct err *err);
 void pool_free(struct pool *p);
 int pool_size(const struct pool *p);
+/* What a worker does while it looks for the next run before it sleeps: a little (a fraction of a microsecond) each time
+ * it is called; false: there is nothing to do.  Set once, while nothing runs. */
+typedef bool pool_idle_fn(void *arg, int thread);
+void pool_while_idle(struct pool *p, pool_idle_fn *fn, void *arg);
 /* Calls fn(arg, t, n) for t = 0..n-1, one per thread, and returns when all are done.
  * Not reentrant; one caller at a time. */
 void pool_run(struct pool *p, pool_fn *fn, void *arg);

@@ -52,8 +52,10 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
     struct norm_rope_args heads = {c->rms_eps, c->norm_add_one, (int)c->n_heads, (int)c->n_kv_heads,
                                    (int)c->head_dim, (int)c->n_rot, c->pairs};
 
+    op_next(s->be, weights, 3);
     norm(c, s->be, &v[WORK_H], &v[WORK_X], &w->attn_norm);
     op_linear_qkv(s->be, &v[WORK_Q], &v[WORK_H], weights, bias);
+    op_next(s->be, &w->o, 1);
     op_norm_rope(s->be, &v[WORK_Q], &v[WORK_K], c->qk_norm ? &w->q_norm : NULL, c->qk_norm ? &w->k_norm : NULL, cs,
                  &heads);
     op_kv_store(s->be, &f->kv[l], &v[WORK_K], &v[WORK_V], rows);
@@ -65,6 +67,8 @@ static void attention(const struct forward *f, struct stage *s, int64_t l)
 static void mlp(const struct model_config *c, struct stage *s, const struct layer *w)
 {
     struct tensor *v = s->v;
+    const struct tensor gate_up[2] = {w->gate, w->up};
+    op_next(s->be, gate_up, c->mlp_bias ? 1 : 2);
     norm(c, s->be, &v[WORK_H], &v[WORK_X], &w->mlp_norm);
     if (c->mlp_bias) {
         op_linear(s->be, &v[WORK_GATE], &v[WORK_H], &w->gate, &w->gate_bias);
@@ -73,6 +77,7 @@ static void mlp(const struct model_config *c, struct stage *s, const struct laye
     } else {
         op_gate_up(s->be, &v[WORK_GATE], &v[WORK_UP], &v[WORK_H], &w->gate, &w->up, c->act);
     }
+    op_next(s->be, &w->down, 1);
     add_projected(c, s, &v[WORK_GATE], &w->down, maybe(&w->down_bias), &w->post_mlp_norm);
 }
 
@@ -113,6 +118,7 @@ static void head(const struct forward *f, struct stage *s, const struct forward_
     bool all = b->n_want == b->n_rows; /* rising and different: every row */
     if (!all)
         op_gather_rows(s->be, &v[WORK_LAST], &v[WORK_X], &v[WORK_WANT]);
+    op_next(s->be, &m->head, 1);
     norm(c, s->be, &v[WORK_LAST], all ? &v[WORK_X] : &v[WORK_LAST], &m->final_norm);
     op_linear(s->be, &v[WORK_LOGITS], &v[WORK_LAST], &m->head, maybe(&m->head_bias));
     if (c->logit_softcap > 0)

@@ -10,7 +10,11 @@
 #include "backend/cpu/host.h"
 #include "base/mem.h"
 
-enum { PARTS_LEFT = 8 }; /* a thread's next part is one of so many of what its share still has */
+enum {
+    PARTS_LEFT = 8,        /* a thread's next part is one of so many of what its share still has */
+    AHEAD_BYTES = 1 << 17, /* that a waiting thread asks for at most: some of a second-level cache ... */
+    AHEAD_STEP = 256       /* ... between two looks at whether it still waits */
+};
 
 /* ---- work over threads ---- */
 /* Each thread has a share of its own, in a row, so that what it reads follows what it read and what it asked for ahead
@@ -81,6 +85,16 @@ static void take_parts(void *arg, int thread, int n_threads)
     while (take_others(cpu, thread));
 }
 
+static uint32_t first_grain(const struct cpu *cpu, int64_t grains, int t)
+{
+    return (uint32_t)(grains * t / cpu->n_threads);
+}
+
+int64_t cpu_share_start(const struct cpu *cpu, int64_t n, int64_t grain, int t)
+{
+    return first_grain(cpu, (n + grain - 1) / grain, t) * grain;
+}
+
 void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg)
 {
     struct range_job job = {.cpu = cpu, .fn = fn, .arg = arg, .n = n, .grain = grain + n / UINT32_MAX};
@@ -91,7 +105,7 @@ void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void
         return;
     }
     for (int t = 0; t < cpu->n_threads; t++)
-        put_share(&cpu->shares[t], (struct grains){(uint32_t)(grains * t / cpu->n_threads), (uint32_t)(grains * (t + 1) / cpu->n_threads)});
+        put_share(&cpu->shares[t], (struct grains){first_grain(cpu, grains, t), first_grain(cpu, grains, t + 1)});
     pool_share(cpu->pool, take_parts, &job);
 }
 
@@ -99,6 +113,28 @@ int64_t cpu_grain(int64_t cost)
 {
     const int64_t worth = 32768; /* a few microseconds of work */
     return cost >= worth ? 1 : worth / (cost > 0 ? cost : 1);
+}
+
+/* ---- what will be read next ---- */
+void cpu_ask_ahead(struct cpu *cpu, int t, const uint8_t *from)
+{
+    atomic_store_explicit(&cpu->ahead[t].from, (uintptr_t)from, memory_order_relaxed);
+}
+
+/* A little of it (a hint: it may lie beyond the end); false: it was all asked for. */
+static bool ask(void *arg, int thread)
+{
+    struct cpu_ahead *a = &((struct cpu *)arg)->ahead[thread];
+    uintptr_t from = atomic_load_explicit(&a->from, memory_order_relaxed);
+
+    if (from != a->seen)
+        a->seen = a->at = from;
+    if (from == 0 || a->at - from >= AHEAD_BYTES)
+        return false;
+    for (uintptr_t i = 0; i < AHEAD_STEP; i += 64)
+        __builtin_prefetch((const void *)(a->at + i));
+    a->at += AHEAD_STEP;
+    return true;
 }
 
 /* ---- the instance ---- */
@@ -111,6 +147,7 @@ static void cpu_close(struct backend *be)
         free(cpu->scratch[t]);
     free(cpu->scratch);
     free(cpu->shares);
+    free(cpu->ahead);
     for (int kind = 0; kind < FAST_KINDS; kind++)
         free(cpu->xq[kind]);
     free(cpu->xb);
@@ -160,6 +197,7 @@ static const struct backend_ops cpu_ops = {
     .topk = host_topk,
     .linear_qkv = cpu_linear_qkv,
     .gate_up = cpu_gate_up,
+    .next = cpu_next,
 };
 
 int cpu_open(struct backend **out, const struct backend_params *params, struct err *err)
@@ -187,12 +225,15 @@ int cpu_open(struct backend **out, const struct backend_params *params, struct e
     cpu->n_threads = pool_size(cpu->pool);
     cpu->scratch = mem_array((size_t)cpu->n_threads, sizeof(struct kern_scratch *));
     cpu->shares = mem_aligned(64, (size_t)cpu->n_threads * sizeof *cpu->shares);
+    cpu->ahead = mem_aligned(64, (size_t)cpu->n_threads * sizeof *cpu->ahead);
     for (int t = 0; t < cpu->n_threads; t++)
-        if (cpu->scratch == NULL || cpu->shares == NULL ||
+        if (cpu->scratch == NULL || cpu->shares == NULL || cpu->ahead == NULL ||
             (cpu->scratch[t] = mem_aligned(64, sizeof(struct kern_scratch))) == NULL) {
             rc = err_set(err, ERR_NOMEM, "cpu: no memory for the scratch of %d threads", cpu->n_threads);
             goto fail;
         }
+    memset(cpu->ahead, 0, (size_t)cpu->n_threads * sizeof *cpu->ahead);
+    pool_while_idle(cpu->pool, ask, cpu);
     snprintf(cpu->be.device, sizeof cpu->be.device, "cpu");
     cpu_describe(cpu->be.detail, sizeof cpu->be.detail, cpu->n_threads, k->isa);
     *out = &cpu->be;

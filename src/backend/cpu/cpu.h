@@ -15,6 +15,12 @@ struct cpu_share {
     _Alignas(64) atomic_ullong grains;
 };
 
+/* What a thread asks memory for while it waits; a line of its own. */
+struct cpu_ahead {
+    _Alignas(64) atomic_uintptr_t from; /* where its share of the next product begins; 0 = not known */
+    uintptr_t seen, at;                 /* the thread's own: `from` as it was taken, and how far that came */
+};
+
 /* Rows of one sequence whose queries meet a chunk together. */
 struct attn_block {
     int64_t row, n_rows;
@@ -31,6 +37,7 @@ struct cpu {
     bool far; /* kern_linear.far */
     struct kern_scratch **scratch; /* [n_threads] */
     struct cpu_share *shares;      /* [n_threads] */
+    struct cpu_ahead *ahead;       /* [n_threads] */
     struct kern_xblock *xq[FAST_KINDS]; /* rows of x rounded under `fast`; grown at need, kept */
     size_t n_xq[FAST_KINDS];
     uint16_t *xb; /* the same as bf16 */
@@ -59,6 +66,11 @@ struct cpu {
 typedef void range_fn(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, struct kern_scratch *s);
 void cpu_for(struct cpu *cpu, int64_t n, int64_t grain, range_fn *fn, const void *arg);
 
+/* Where thread t's share of n items begins. */
+int64_t cpu_share_start(const struct cpu *cpu, int64_t n, int64_t grain, int t);
+/* Where thread t will begin to read, which it asks for while it waits; NULL = nothing, for it begins. */
+void cpu_ask_ahead(struct cpu *cpu, int t, const uint8_t *from);
+
 /* Items of `cost` operations each that are worth a thread's waking. */
 int64_t cpu_grain(int64_t cost);
 
@@ -81,6 +93,7 @@ void cpu_route(struct backend *, const struct tensor *ids, const struct tensor *
 /* linear.c */
 void cpu_linear(struct backend *, const struct tensor *out, const struct tensor *x, const struct tensor *w,
                 const struct tensor *bias);
+void cpu_next(struct backend *, const struct tensor *w, int n);
 bool cpu_linear_qkv(struct backend *, const struct tensor out[3], const struct tensor *x,
                     const struct tensor w[3], const struct tensor *const bias[3]);
 bool cpu_gate_up(struct backend *, const struct tensor *out, const struct tensor *tmp, const struct tensor *x,

@@ -159,6 +159,31 @@ static int64_t linear_grain(const struct cpu *cpu, int64_t cols, int64_t k, int6
     return padded(grain > least ? grain : least);
 }
 
+/* What run_parts of one row will share out. */
+void cpu_next(struct backend *be, const struct tensor *w, int n)
+{
+    struct cpu *cpu = (struct cpu *)be;
+    int64_t cols = 0;
+
+    for (int i = 0; i < n; i++)
+        cols += padded(w[i].rows);
+    for (int t = 0; t < cpu->n_threads; t++) {
+        int64_t at = cpu_share_start(cpu, cols, linear_grain(cpu, cols, w[0].cols, 1), t);
+        int i = 0;
+        for (; i < n - 1 && at >= padded(w[i].rows); i++)
+            at -= padded(w[i].rows);
+        cpu_ask_ahead(cpu, t, host_ptr(&w[i]) + (size_t)at * host_row_size(&w[i]));
+    }
+}
+
+/* x as the parts take it; what follows is the product. */
+static void begin(struct cpu *cpu, const struct tensor *x, struct kern_linear *parts, int n_parts)
+{
+    round_x(cpu, x, parts, n_parts);
+    for (int t = 0; t < cpu->n_threads; t++)
+        cpu_ask_ahead(cpu, t, NULL);
+}
+
 static void run_parts(struct cpu *cpu, const struct kern_linear *parts, int n_parts)
 {
     struct linear_job job = {.parts = parts, .n_parts = n_parts};
@@ -176,7 +201,7 @@ void cpu_linear(struct backend *be, const struct tensor *out, const struct tenso
 {
     struct kern_linear p = part((struct cpu *)be, out, x, w, bias);
 
-    round_x((struct cpu *)be, x, &p, 1);
+    begin((struct cpu *)be, x, &p, 1);
     run_parts((struct cpu *)be, &p, 1);
 }
 
@@ -187,7 +212,7 @@ bool cpu_linear_qkv(struct backend *be, const struct tensor out[3], const struct
 
     for (int i = 0; i < 3; i++)
         p[i] = part((struct cpu *)be, &out[i], x, &w[i], bias[i]);
-    round_x((struct cpu *)be, x, p, 3);
+    begin((struct cpu *)be, x, p, 3);
     run_parts((struct cpu *)be, p, 3);
     return true;
 }
@@ -216,7 +241,7 @@ bool cpu_gate_up(struct backend *be, const struct tensor *out, const struct tens
     struct kern_linear p[2] = {part(cpu, out, x, wg, NULL), part(cpu, tmp, x, wu, NULL)};
     struct linear_job job = {.parts = p, .n_parts = 2, .act = act};
 
-    round_x(cpu, x, p, 2);
+    begin(cpu, x, p, 2);
     if (x->rows <= FEW_ROWS) {
         run_parts(cpu, p, 2);
         cpu_act_mul(be, out, out, tmp, act);
@@ -294,7 +319,7 @@ void cpu_linear_experts(struct backend *be, const struct tensor *out, const stru
         return;
     if (w != NULL)
         like.out = cpu->pairs_out;
-    round_x(cpu, x, &like, 1);
+    begin(cpu, x, &like, 1);
     int n = sort_by_expert(cpu, experts, n_experts, ids, &like, w == NULL ? ids->cols : 1);
     run_parts(cpu, cpu->parts, n);
     if (w != NULL) {
