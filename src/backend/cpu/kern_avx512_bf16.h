@@ -179,7 +179,7 @@ struct bf16_tile {
     int64_t n;
     float *acc;                   /* [x row][vector][16] of a strip before; of the last one [x row][w row] */
     bool first, last;
-    uintptr_t ahead, ask;         /* asked for meanwhile, and how far on each time */
+    uintptr_t ahead, ask;         /* asked for meanwhile, evenly: so many bytes on each time */
 };
 
 INLINE void panel_tile(const struct bf16_tile *t, int n_x)
@@ -219,31 +219,41 @@ static void panel_tile_3(const struct bf16_tile *t)
     panel_tile(t, 3);
 }
 
+/* 32 values from k on, of which n are there, of rows v, v + 4, ... to vector v of each of four lines. */
+INLINE void turn_lines(uint16_t *to, const uint8_t *const rows[4], int64_t k, int64_t n)
+{
+    __m512i in[4], out[4];
+
+    UNROLL for (int i = 0; i < 4; i++) in[i] = load_w(rows[i] + 2 * k, n);
+    turn_rows(out, in);
+    UNROLL for (int q = 0; q < 4; q++) _mm512_store_si512(to + KERN_PANEL * (k + 8 * q), out[q]);
+}
+
 /* Values k0 .. k0 + n of rows o .. o + n_w, in whole 32. */
 static void turn_panel(uint16_t *to, const struct kern_linear *a, int64_t o, int n_w, int64_t k0, int64_t n)
 {
-    const uint8_t *rows[KERN_PANEL];
+    for (int v = 0; v < 4; v++) {
+        const uint8_t *rows[4];
+        int64_t k = 0;
 
-    for (int i = 0; i < KERN_PANEL; i++)
-        rows[i] = a->w + (size_t)(o + (i < n_w ? i : n_w - 1)) * a->row_size + 2 * k0;
-    for (int64_t k = 0; k < n; k += 32, to += 32 * KERN_PANEL)
-        UNROLL for (int v = 0; v < 4; v++)
-        {
-            __m512i in[4], out[4];
-            UNROLL for (int i = 0; i < 4; i++) in[i] = load_w(rows[4 * i + v] + 2 * k, n - k);
-            turn_rows(out, in);
-            UNROLL for (int q = 0; q < 4; q++) _mm512_store_si512(to + 8 * KERN_PANEL * q + 32 * v, out[q]);
-        }
+        for (int i = 0; i < 4; i++)
+            rows[i] = a->w + (size_t)(o + (4 * i + v < n_w ? 4 * i + v : n_w - 1)) * a->row_size + 2 * k0;
+        for (; k + 32 <= n; k += 32)
+            turn_lines(to + 32 * v, rows, k, 32);
+        if (k < n)
+            turn_lines(to + 32 * v, rows, k, n - k);
+    }
 }
 
 /* A panel from o on for rows r0 .. r1; the next one is asked for. */
 static void bf16_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t r0, int64_t r1, struct kern_scratch *s)
 {
     struct bf16_tile t = {.w = (void *)s->w};
-    uintptr_t end;
+    size_t steps = (size_t)((r1 - r0 + BF16_TILE - 1) / BF16_TILE * (kern_bf16_cols(a->k) / 8));
 
     t.ahead = (uintptr_t)a->w + (size_t)(o + KERN_PANEL) * a->row_size;
-    end = t.ahead + KERN_PANEL * a->row_size;
+    t.ask = KERN_PANEL * a->row_size / steps + 1;
+    t.ask = t.ask < 64 ? t.ask : 64;
     for (int64_t k = 0; k < a->k; k += BF16_STRIP) {
         int64_t n = a->k - k < BF16_STRIP ? a->k - k : BF16_STRIP;
         turn_panel((void *)s->w, a, o, n_w, k, n);
@@ -255,7 +265,6 @@ static void bf16_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t 
             int n_x = r1 - r < BF16_TILE ? (int)(r1 - r) : BF16_TILE;
             for (int j = 0; j < BF16_TILE; j++)
                 t.x[j] = bf16_x(a, r + (j < n_x ? j : n_x - 1)) + k;
-            t.ask = t.ahead < end ? 64 : 0;
             (n_x <= 3 ? panel_tile_3 : panel_tile_6)(&t);
             t.ahead += t.ask * (uintptr_t)(t.n / 8);
             for (int j = 0; j < n_x && t.last; j++)
@@ -264,16 +273,26 @@ static void bf16_panel(const struct kern_linear *a, int64_t o, int n_w, int64_t 
     }
 }
 
+/* Rows of x that take turns at a panel: about BF16_BYTES, evenly, in whole tiles, and no more than there is scratch for. */
+static int64_t bf16_block(const struct kern_linear *a)
+{
+    int64_t most = (int64_t)(sizeof ((struct kern_scratch *)0)->acc / sizeof(float)) / 64 / BF16_TILE;
+    int64_t blocks = (a->n_rows * kern_bf16_cols(a->k) * 2 + BF16_BYTES / 2) / BF16_BYTES;
+    int64_t tiles = (a->n_rows + BF16_TILE - 1) / BF16_TILE;
+
+    blocks = blocks < 1 ? 1 : blocks;
+    tiles = (tiles + blocks - 1) / blocks;
+    return (tiles < 8 ? 8 : tiles < most ? tiles : most) * BF16_TILE;
+}
+
 static void linear_bf16(const struct kern_linear *a, int64_t o0, int64_t o1, struct kern_scratch *s)
 {
-    int64_t rows = BF16_BYTES / 2 / kern_bf16_cols(a->k) / BF16_TILE * BF16_TILE;
-    int64_t most = (int64_t)sizeof s->acc / 256 / BF16_TILE * BF16_TILE;
+    int64_t rows = bf16_block(a);
 
     if (a->n_rows <= BF16_FEW) {
         bf16_few(a, o0, o1);
         return;
     }
-    rows = rows < 8 * BF16_TILE ? 8 * BF16_TILE : rows < most ? rows : most;
     for (int64_t r = 0; r < a->n_rows; r += rows)
         for (int64_t o = o0; o < o1; o += KERN_PANEL)
             bf16_panel(a, o, o1 - o < KERN_PANEL ? (int)(o1 - o) : KERN_PANEL, r, a->n_rows - r < rows ? a->n_rows : r + rows, s);
