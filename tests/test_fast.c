@@ -1,10 +1,13 @@
 /* `--math fast` on the CPU: every operation within its bounds of the oracle, and
  * what must be equal bit for bit there, too: instruction sets, threads, rows
- * alone and together.  What is not finite survives the rounding. */
+ * alone and together.  What is not finite survives the rounding; nothing is
+ * read behind the weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/cpu/kernels.h"
 #include "backend/registry.h"
@@ -173,6 +176,56 @@ START_TEST(far_equals_line)
 }
 END_TEST
 
+/* All products of an instruction set with such weights. */
+static void multiply(const struct cpu_kernels *k, struct kern_linear *a, struct kern_xblock *xq, uint16_t *xb, struct kern_scratch *s)
+{
+    enum kern_fast kind = kern_fast_kind(a->dtype);
+
+    k->linear(a, 0, a->out_cols, s);
+    if (kind != FAST_NONE) {
+        k->quantize(xq, a->x, a->n_rows * a->k, kind);
+        a->xq = xq;
+        k->linear_fast(a, 0, a->out_cols, s);
+    }
+    if (a->dtype == DTYPE_BF16 && k->linear_bf16 != NULL) {
+        k->narrow_bf16(xb, a->x, a->n_rows * a->k);
+        a->xb = xb;
+        k->linear_bf16(a, 0, a->out_cols, s);
+    }
+}
+
+/* Weights end where a mapped file does: nothing behind the last row is read. */
+START_TEST(ends_with_memory)
+{
+    enum { K = 512, O = 19, N = 20 };
+    static const int rows[] = {1, 2, 3, 5, N};
+    static float x[N * K], out[N * O];
+    static struct kern_xblock xq[N * K / 32];
+    static _Alignas(64) uint16_t xb[N * K];
+    static struct kern_scratch s;
+    enum dtype dtype = types[_i];
+    size_t row, page = (size_t)sysconf(_SC_PAGESIZE);
+
+    ck_assert(dtype_row_size(dtype, K, &row));
+    size_t size = (row * O + page - 1) / page * page;
+    uint8_t *map = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(map != MAP_FAILED && mprotect(map + size, page, PROT_NONE) == 0);
+    uint8_t *w = map + size - row * O;
+    op_cases_blocks(dtype, w, K * O, 13);
+    op_cases_random(x, N * K, 1, 14);
+    for (int i = 0; i < OP_N_ISAS; i++) {
+        const struct cpu_kernels *k = kernels_find(op_isas[i]);
+        for (size_t n = 0; k != NULL && n < sizeof rows / sizeof *rows; n++)
+            for (int far = 0; far < 2; far++) {
+                struct kern_linear a = {.w = w, .row_size = row, .dtype = dtype, .k = K, .n_rows = rows[n], .x = x, .out = out,
+                                        .out_cols = O, .far = far};
+                multiply(k, &a, xq, xb, &s);
+            }
+    }
+    munmap(map, size + page);
+}
+END_TEST
+
 /* A value that is not finite reaches the outputs of its row, and no other's. */
 START_TEST(nan_travels)
 {
@@ -248,6 +301,7 @@ int main(void)
     tcase_add_loop_test(t, rows_alone, 0, N_TYPES);
     tcase_add_loop_test(t, bf16_rows_alone, 0, 5);
     tcase_add_loop_test(t, far_equals_line, 0, N_TYPES);
+    tcase_add_loop_test(t, ends_with_memory, 0, N_TYPES);
     tcase_add_loop_test(t, next_is_a_hint, 0, 3 * N_TYPES);
     tcase_add_loop_test(t, nan_travels, 0, 2 * OP_N_ISAS);
     suite_add_tcase(s, t);

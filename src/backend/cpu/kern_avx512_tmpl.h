@@ -228,11 +228,12 @@ V_INLINE __m512 v_at4(__m512 s, __m512 m, __m512i q)
     return _mm512_permutexvar_ps(q, values16(s, m, 0));
 }
 
-/* The halves at the start of 16 blocks of `size` bytes: as many at once as lie within two registers. */
+/* The halves at p of 16 blocks of `size` bytes: as many at once as lie within two registers.  Nothing is read behind the
+ * last of them, since p may be within a block and the block a file's last. */
 #define V_HALVES
 V_INLINE __m512 v_halves(const uint8_t *p, size_t size)
 {
-    int step = (int)size / 2, each = 63 / step + 1, end = 16 * step;
+    int step = (int)size / 2, each = 63 / step + 1, end = 15 * step + 1;
     __m256i h = _mm256_setzero_si256();
 
     _Pragma("GCC unroll 4") for (int first = 0; first < 16; first += each)
