@@ -45,6 +45,7 @@ static void share_out(struct cpu *cpu, const void *arg, int64_t lo, int64_t hi, 
         for (int64_t k = 0; s == cpu->scratch[0] && k < 200; k++) /* one thread is slow: the others help it */
             sum += (double)k;
     }
+    (void)sum;
 }
 
 START_TEST(every_item_once)

@@ -12,7 +12,7 @@
 
 /* What nobody has taken yet of a thread's share (cpu.c); a line of its own. */
 struct cpu_share {
-    _Alignas(64) atomic_ullong grains;
+    _Alignas(64) _Atomic uint64_t grains;
 };
 
 /* What a thread asks memory for while it waits; a line of its own. */

@@ -5,9 +5,6 @@
  * Knows neither pages nor how chunks are joined. */
 
 /* Asks for a row that will be read soon. */
-#ifndef FH
-#define FH 0
-#endif
 INLINE void fetch_row(const uint8_t *row, size_t row_size)
 {
     for (size_t at = 0; at < row_size; at += 64)
