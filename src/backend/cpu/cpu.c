@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "backend/cpu/host.h"
+#include "base/attr.h"
 #include "base/mem.h"
 
 enum {
@@ -132,7 +133,7 @@ static bool ask(void *arg, int thread)
     if (from == 0 || a->at - from >= AHEAD_BYTES)
         return false;
     for (uintptr_t i = 0; i < AHEAD_STEP; i += 64)
-        __builtin_prefetch((const void *)(a->at + i));
+        ASK_FOR_LINE(a->at + i);
     a->at += AHEAD_STEP;
     return true;
 }

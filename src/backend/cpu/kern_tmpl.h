@@ -6,6 +6,7 @@
  *     v_tree                       the tree lo + hi of 8, 4, 2, 1
  *     v_trees                      those of 16 vectors
  *     v_store_f16                  where there are instructions for it (then V_STORE_F16): rounded to even
+ *     v_halves                     where there are permutes for it (then V_HALVES): halves of 16 blocks, no byte behind the last
  *     v_keep                       nothing; a register holds the value here, so that it is loaded once
  *     HOLD_QUERIES                 where 16 registers are left for queries that meet rows of keys
  *     TILE_W, TILE_X               rows of w and of x (1 to 3) whose sums fit the registers

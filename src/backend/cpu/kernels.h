@@ -105,9 +105,9 @@ struct cpu_kernels {
     void (*dequant)(float *out, enum dtype dtype, const uint8_t *row, int64_t k0, int64_t n);
     /* n_queries <= KERN_QUERIES queries of one sequence and kv head */
     void (*attention)(const struct kern_query *q, int n_queries, const struct kern_kv *kv, struct kern_scratch *s);
-    /* The chunk at `start` alone, for n queries of each of n_heads kv heads, head by head: each sees some of it, gets *sums[i],
-     * and its o in q[i].out.  n_heads = 1 where n > KERN_TILE; n * n_heads <= KERN_QUERIES.  It is expected that the same
-     * chunk of the heads after these follows. */
+    /* The chunk at `start` alone, for n queries of each of n_heads kv heads from kv->kv_head on, head by head: each sees some
+     * of it, gets *sums[i], and its o in q[i].out.  n_heads = 1 where n > KERN_TILE; n * n_heads <= KERN_QUERIES.  It is
+     * expected that the same chunk of the heads after these follows. */
     void (*attention_chunk)(const struct kern_query *q, int n, int n_heads, const struct kern_kv *kv, int32_t start,
                             struct kern_sum *const *sums, struct kern_scratch *s);
     /* out [head_dim] of one query from its chunks in rising order: o [n, head_dim], sums [n] */
