@@ -33,10 +33,10 @@ enum { N_SCENES = sizeof scenes / sizeof *scenes };
 
 /* Rows from .. from + n of a scene's tensors. */
 static struct kv_rows rows_of(const struct tensor *pos, const struct tensor *seq, const struct tensor *pages,
-                              const int32_t *host_pos, int64_t from, int64_t n, int window)
+                              const int32_t *host_pos, const int32_t *host_seq, int64_t from, int64_t n, int window)
 {
     struct kv_rows rows = {.pos = tensor_rows(pos, from, n), .seq = tensor_rows(seq, from, n), .pages = *pages};
-    op_rows_count(&rows, host_pos + from, window);
+    op_rows_count(&rows, host_pos + from, host_seq + from, window);
     return rows;
 }
 
@@ -53,7 +53,7 @@ static void store(struct backend *be, const struct scene *c, struct kv_layer *kv
         }
     struct tensor k = op_cases_filled(be, n, c->n_kv_heads * c->head_dim, 2, 1), v = op_cases_filled(be, n, c->n_kv_heads * c->head_dim, 2, 2);
     struct tensor tpos = op_cases_ints(be, n, 1, pos), tseq = op_cases_ints(be, n, 1, seq);
-    struct kv_rows rows = rows_of(&tpos, &tseq, pages, pos, 0, n, 0);
+    struct kv_rows rows = rows_of(&tpos, &tseq, pages, pos, seq, 0, n, 0);
     op_kv_store(be, kv, &k, &v, &rows);
     struct buffer *bufs[] = {k.buf, v.buf, tpos.buf, tseq.buf};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
@@ -91,7 +91,7 @@ static float *play(const struct scene *c, int n_threads, int at_once, int64_t *n
     struct attention_args args = {.scale = 1.0f, .window = c->window, .n_heads = c->n_heads};
     for (int64_t r = 0; r < *n; r += at_once) {
         int64_t m = *n - r < at_once ? *n - r : at_once;
-        struct kv_rows rows = rows_of(&tpos, &tseq, &pages, pos, r, m, c->window);
+        struct kv_rows rows = rows_of(&tpos, &tseq, &pages, pos, seq, r, m, c->window);
         struct tensor qr = tensor_rows(&q, r, m), o = tensor_rows(&out, r, m);
         op_attention(be[0], &o, &qr, &kv, &rows, &args);
     }
@@ -155,12 +155,46 @@ START_TEST(narrows_to_even)
 }
 END_TEST
 
+/* Positions that rows of one sequence share are seen by each and read once; those of others are others'. */
+START_TEST(rows_counted)
+{
+    static const struct {
+        int n, window;
+        int32_t pos[4], seq[4], max_pos;
+        uint64_t seen, read;
+    } cases[] = {
+        {1, 0, {7}, {0}, 7, 8, 8},
+        {3, 0, {5, 6, 7}, {2, 2, 2}, 7, 6 + 7 + 8, 8},
+        {2, 0, {5, 6}, {0, 1}, 6, 6 + 7, 6 + 7},
+        {4, 0, {3, 4, 9, 3}, {0, 0, 1, 2}, 9, 4 + 5 + 10 + 4, 5 + 10 + 4},
+        {3, 4, {9, 10, 11}, {0, 0, 0}, 11, 12, 6},
+        {2, 4, {9, 20}, {0, 0}, 20, 8, 8},
+        {2, 4, {1, 2}, {0, 0}, 2, 2 + 3, 3},
+    };
+    struct backend_params params = {.n_threads = 1};
+    struct backend *be[REGISTRY_MAX_INSTANCES];
+    int count;
+    ck_assert_int_eq(registry_open("cpu", &params, be, &count, NULL, 0, NULL), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tensor pos = op_cases_ints(be[0], cases[i].n, 1, cases[i].pos);
+        struct kv_rows rows = {.pos = pos};
+        op_rows_count(&rows, cases[i].pos, cases[i].seq, cases[i].window);
+        ck_assert_int_eq(rows.max_pos, cases[i].max_pos);
+        ck_assert_uint_eq(rows.n_seen, cases[i].seen);
+        ck_assert_uint_eq(rows.n_read, cases[i].read);
+        op_free(pos.buf);
+    }
+    registry_close(be[0]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("attention");
     TCase *t = tcase_create("attention");
 
     tcase_set_timeout(t, 120);
+    tcase_add_test(t, rows_counted);
     tcase_add_loop_test(t, rows_and_threads, 0, N_SCENES);
     tcase_add_loop_test(t, narrows_to_even, 0, OP_N_ISAS);
     suite_add_tcase(s, t);

@@ -222,7 +222,7 @@ static struct tensor attend(struct backend *be, struct heads h, int page_size, i
         int n = LEN - r < chunk ? LEN - r : chunk;
         struct kv_rows rows = {
             .pos = tensor_rows(&tpos, r, n), .seq = tensor_rows(&tseq, r, n), .pages = tpages};
-        op_rows_count(&rows, pos + r, window);
+        op_rows_count(&rows, pos + r, seq + r, window);
         struct tensor kr = tensor_rows(&k, r, n), vr = tensor_rows(&v, r, n), qr = tensor_rows(&q, r, n),
                       o = tensor_rows(&out, r, n);
         op_kv_store(be, &kv, &kr, &vr, &rows);
@@ -639,7 +639,7 @@ START_TEST(stats_of_attention)
     const struct heads h = {40, 6};
     struct tensor out = attend(be, h, 16, LEN, 0, DTYPE_F16);
     uint64_t row = KV_HEADS * 40 * 2, seen = LEN * (LEN + 1) / 2;
-    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->bytes, 2 * 4 * LEN * 6 * 40 + 2 * seen * row);
+    ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->bytes, 2 * 4 * LEN * 6 * 40 + 2 * LEN * row);
     ck_assert_uint_eq(op_stats(be, OP_ATTENTION)->flops, 4 * seen * 6 * 40);
     ck_assert_uint_eq(op_stats(be, OP_KV_STORE)->rows, LEN);
     op_free(out.buf);

@@ -275,13 +275,17 @@ void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct ten
     leave(be, OP_KV_STORE, k->rows, size_of(k) + size_of(v) + stored, 0);
 }
 
-void op_rows_count(struct kv_rows *rows, const int32_t *pos, int window)
+void op_rows_count(struct kv_rows *rows, const int32_t *pos, const int32_t *seq, int window)
 {
     rows->max_pos = 0;
-    rows->n_seen = 0;
+    rows->n_seen = rows->n_read = 0;
     for (int64_t r = 0; r < rows->pos.rows; r++) {
+        uint64_t seen = window > 0 && pos[r] >= window ? (uint64_t)window : (uint64_t)pos[r] + 1, fresh = seen;
+        if (r > 0 && seq[r] == seq[r - 1] && pos[r] > pos[r - 1] && (uint64_t)(pos[r] - pos[r - 1]) < seen)
+            fresh = (uint64_t)(pos[r] - pos[r - 1]);
         rows->max_pos = pos[r] > rows->max_pos ? pos[r] : rows->max_pos;
-        rows->n_seen += window > 0 && pos[r] >= window ? (uint64_t)window : (uint64_t)pos[r] + 1;
+        rows->n_seen += seen;
+        rows->n_read += fresh;
     }
 }
 
@@ -291,6 +295,7 @@ void op_attention(struct backend *be, const struct tensor *out, const struct ten
     assert(is_kv(be, kv, rows, q->rows));
     assert(args->n_heads > 0 && args->n_heads % kv->n_kv_heads == 0 && args->window >= 0);
     assert(rows->n_seen >= (uint64_t)q->rows); /* a row sees itself: op_rows_count was called */
+    assert(rows->n_read <= rows->n_seen);
     assert(is(be, q, DTYPE_F32, q->rows, (int64_t)args->n_heads * kv->head_dim));
     assert(is(be, out, DTYPE_F32, q->rows, q->cols));
     if (!enter(be, OP_ATTENTION, out, q))
@@ -299,7 +304,7 @@ void op_attention(struct backend *be, const struct tensor *out, const struct ten
     const struct dtype_info *page = dtype_info(kv->k.dtype);
     uint64_t row = (uint64_t)kv->n_kv_heads * (uint64_t)kv->head_dim / page->block_elems * page->block_size;
     uint64_t seen = rows->n_seen;
-    leave(be, OP_ATTENTION, q->rows, size_of(q) + size_of(out) + 2 * seen * row,
+    leave(be, OP_ATTENTION, q->rows, size_of(q) + size_of(out) + 2 * rows->n_read * row,
           4 * seen * (uint64_t)args->n_heads * (uint64_t)kv->head_dim);
 }
 

@@ -42,14 +42,15 @@ struct op_heads {
     enum dtype pages;
 };
 
-/* Where each row stands.  Shared by kv_store and attention.  The last two tell the host of `pos`, which
- * may lie on a device: op_rows_count fills them. */
+/* Where each row stands.  Shared by kv_store and attention.  The last three tell the host of `pos` and `seq`,
+ * which may lie on a device: op_rows_count fills them. */
 struct kv_rows {
     struct tensor pos;   /* I32 [n_rows, 1] absolute position in its sequence */
     struct tensor seq;   /* I32 [n_rows, 1] row of `pages` */
     struct tensor pages; /* I32 [n_seqs, max_pages] page number of positions p * page_size ...; -1 = not held */
     int32_t max_pos;     /* the largest of pos */
     uint64_t n_seen;     /* positions that all rows look at: the sum of min(pos + 1, window) */
+    uint64_t n_read;     /* the same, those that rows of one sequence share counted once */
 };
 
 struct attention_args {
@@ -111,8 +112,9 @@ void op_linear(struct backend *be, const struct tensor *out, const struct tensor
 void op_rope(struct backend *be, const struct tensor *x, const struct tensor *cs, int n_heads, int n_rot, enum op_pairs pairs);
 /* Writes row r's k and v [n, n_kv_heads * head_dim] to its place in the pages, rounding to their type. */
 void op_kv_store(struct backend *be, const struct kv_layer *kv, const struct tensor *k, const struct tensor *v, const struct kv_rows *rows);
-/* Fills max_pos and n_seen from the values of rows->pos; window as in attention_args, 0 for kv_store alone. */
-void op_rows_count(struct kv_rows *rows, const int32_t *pos, int window);
+/* Fills max_pos, n_seen and n_read from the values of rows->pos and rows->seq, a sequence's rows in rising position;
+ * window as in attention_args, 0 for kv_store alone. */
+void op_rows_count(struct kv_rows *rows, const int32_t *pos, const int32_t *seq, int window);
 /* Causal attention of each row over its own sequence's stored positions (its own included).
  * out, q [n, n_heads * head_dim]. */
 void op_attention(struct backend *be, const struct tensor *out, const struct tensor *q, const struct kv_layer *kv,

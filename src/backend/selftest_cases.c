@@ -351,10 +351,10 @@ static int page_tables(struct selftest *r, const struct attention_case *c, const
 }
 
 static struct kv_rows rows_on(const struct case_pair *pos, const struct case_pair *seq,
-                              const struct case_pair *pages, int i, const int32_t *host_pos, int window)
+                              const struct case_pair *pages, int i, const int32_t *host_pos, const int32_t *host_seq, int window)
 {
     struct kv_rows rows = {.pos = pos->t[i], .seq = seq->t[i], .pages = pages->t[i]};
-    op_rows_count(&rows, host_pos, window);
+    op_rows_count(&rows, host_pos, host_seq, window);
     return rows;
 }
 
@@ -401,7 +401,7 @@ static void attention_case(struct selftest *r, const struct attention_case *c)
     struct case_pair pos = case_ids(r, n_all, 1, at[0]), seq = case_ids(r, n_all, 1, at[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, at[0], 0);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, at[0], at[1], 0);
         kv[i] = (struct kv_layer){.k = pk.t[i],
                                   .v = pv.t[i],
                                   .n_kv_heads = c->n_kv_heads,
@@ -440,7 +440,7 @@ static void attention_case(struct selftest *r, const struct attention_case *c)
     seq = case_ids(r, c->n_rows, 1, from[1]);
     BOTH(i)
     {
-        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, from[0], c->window);
+        struct kv_rows rows = rows_on(&pos, &seq, &pages, i, from[0], from[1], c->window);
         op_attention(r->be[i], &out.t[i], &q.t[i], &kv[i], &rows, &args);
     }
     case_finish(r, &out);

@@ -178,7 +178,7 @@ static void view_rows(const struct forward *f, struct stage *s, const struct for
             s->rows[g] = (struct kv_rows){.pos = s->v[WORK_POS],
                                           .seq = s->v[WORK_SEQ],
                                           .pages = tensor_rows(&s->full_pages[g], 0, b->n_seqs)};
-            op_rows_count(&s->rows[g], b->pos, f->m->config.groups[g].window);
+            op_rows_count(&s->rows[g], b->pos, b->seq, f->m->config.groups[g].window);
         }
 }
 
